@@ -9,6 +9,7 @@
 #include "cuda/measure/call_timer.h"
 #include "cuda/measure/captured_graph.h"
 #include "cuda/measure/device_memory.h"
+#include "cuda/measure/stream_marks.h"
 #include "cuda/measure/stream_timer.h"
 #include "cuda/runtime/check.h"
 #include "device_call.h"
@@ -65,10 +66,31 @@ std::string wrong_samples(Timing timing) {
   return told.host_bound == std::vector<bool>(5, true) ? "" : "a run that waits for the device is not told";
 }
 
+// A longer part takes longer, and marks begin anew.
+std::string wrong_marks() {
+  StreamMarks marks;
+  const DeviceMemory memory(std::int64_t{64} << 20);
+  for (int round = 0; round < 2; ++round) {
+    marks.mark();
+    for (const int writes : {1, 20}) {
+      for (int i = 0; i < writes; ++i)
+        check(cudaMemsetAsync(memory.data(), 0, static_cast<std::size_t>(memory.bytes()), nullptr), "cudaMemsetAsync");
+      marks.mark();
+    }
+    const std::vector<double> at = marks.take();
+    if (at.size() != 3 || at[0] != 0 || at[1] <= 0) return "marks are not counted from the first";
+    if (at[2] - at[1] < 5 * at[1]) return "twenty writes do not take longer than one";
+  }
+  return marks.take().empty() ? "" : "marks are left";
+}
+
 }  // namespace
 
 int check_launches() {
   int passed = 0, failed = 0;
+  const std::string wrong = wrong_marks();
+  if (!wrong.empty()) std::printf("MARKS: %s\n", wrong.c_str());
+  ++(wrong.empty() ? passed : failed);
   for (const Timing timing : {Timing::cold, Timing::hot}) {
     const std::string wrong = wrong_samples(timing);
     if (!wrong.empty()) std::printf("SAMPLES: %s\n", wrong.c_str());

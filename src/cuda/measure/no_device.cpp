@@ -6,6 +6,7 @@
 #include "cuda/measure/device_memory.h"
 #include "cuda/measure/device_tensors.h"
 #include "cuda/measure/nvtx_ranges.h"
+#include "cuda/measure/stream_marks.h"
 #include "cuda/measure/stream_timer.h"
 
 namespace fovea::cuda {
@@ -45,6 +46,14 @@ CallTimer::CallTimer(bool) { refuse(); }
 CallTimer::~CallTimer() = default;
 void* CallTimer::stream() const { return nullptr; }
 CallTimer::Samples CallTimer::sample(const std::function<void()>&, const std::function<void()>&, int, int) { refuse(); }
+
+struct StreamMarks::Impl {};
+StreamMarks::StreamMarks() { refuse(); }
+StreamMarks::~StreamMarks() = default;
+StreamMarks::StreamMarks(StreamMarks&&) noexcept = default;
+StreamMarks& StreamMarks::operator=(StreamMarks&&) noexcept = default;
+void StreamMarks::mark() { refuse(); }
+std::vector<double> StreamMarks::take() { refuse(); }
 
 void begin_range(const char*) {}
 void end_range() {}

@@ -1,4 +1,5 @@
-// A part ends when the next one of its phase begins, or the phase ends.
+// A part ends when the next one of its phase begins, or the phase ends. A CPU's are timed by the host, a GPU's by
+// events.
 #include "program/profile/phases.h"
 
 #include <utility>
@@ -17,6 +18,7 @@ Phases::~Phases() { model_.watch_parts({}); }
 
 void Phases::watch_parts() {
   is_watching_ = true;
+  if (times_parts_alone()) marks_.emplace();
   model_.watch_parts([this](const model::PassPart& part) { begin_part(part); });
 }
 
@@ -78,33 +80,49 @@ void Phases::begin_phase(const std::string& phase) {
 }
 
 void Phases::end_phase() {
+  if (marks_) marks_->mark();
   model_.wait(context_);
-  end_part();
+  close_part();
   const auto now = Clock::now();
   spent_[phase_] = std::chrono::duration<double>(now - phase_begin_).count();
+  if (marks_) take_marked_parts();
   keep_span(phase_, phase_begin_, now);
   end_range();
   if (watch_) watch_({phase_, true});
 }
 
 void Phases::begin_part(const model::PassPart& part) {
-  end_part();
-  part_ = part.name, part_flops_ = part.flops, part_bytes_ = part.bytes;
-  begin_range(part_);
+  close_part();
+  if (marks_) marks_->mark();
+  open_parts_.push_back({std::string(part.name), part.flops, part.bytes});
+  begin_range(open_parts_.back().name);
   part_begin_ = Clock::now();
 }
 
-void Phases::end_part() {
-  if (part_.empty()) return;
-  model_.wait(context_);
-  const auto now = Clock::now();
-  PartTimes& times = step_parts_[phase_ + "." + part_];
-  ++times.calls;
-  times.seconds += std::chrono::duration<double>(now - part_begin_).count();
-  times.flops += part_flops_, times.bytes += part_bytes_;
-  keep_span(part_, part_begin_, now);
-  part_.clear();
+void Phases::close_part() {
+  if (open_parts_.empty()) return;
   end_range();
+  if (marks_) return;
+  keep_part(open_parts_.back(), part_begin_, Clock::now());
+  open_parts_.clear();
+}
+
+// Marks are from the first one on, which the device reached a little after the host began the phase.
+void Phases::take_marked_parts() {
+  const std::vector<double> at = marks_->take();
+  const auto when = [this](double seconds) {
+    return phase_begin_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  };
+  for (std::size_t i = 0; i < open_parts_.size(); ++i) keep_part(open_parts_[i], when(at[i]), when(at[i + 1]));
+  open_parts_.clear();
+}
+
+void Phases::keep_part(const OpenPart& part, Clock::time_point begin, Clock::time_point end) {
+  PartTimes& times = step_parts_[phase_ + "." + part.name];
+  ++times.calls;
+  times.seconds += std::chrono::duration<double>(end - begin).count();
+  times.flops += part.flops, times.bytes += part.bytes;
+  keep_span(part.name, begin, end);
 }
 
 void Phases::keep_span(const std::string& name, Clock::time_point begin, Clock::time_point end) {

@@ -4,9 +4,11 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "cuda/measure/stream_marks.h"
 #include "model/model.h"
 #include "program/profile/profile.h"
 #include "program/profile/trace.h"
@@ -21,7 +23,7 @@ class Phases {
   Phases(const Phases&) = delete;
   Phases& operator=(const Phases&) = delete;
 
-  // Whether parts are timed in steps of their own, since the host does not wait for each of them otherwise.
+  // Whether parts are timed in steps of their own: on a GPU, where events between them would take time of a step.
   bool times_parts_alone() const { return model_.device().kind != DeviceKind::cpu; }
   void watch_parts();
 
@@ -47,12 +49,18 @@ class Phases {
 
  private:
   using Clock = std::chrono::steady_clock;
+  struct OpenPart {  // has begun, and is not timed yet
+    std::string name;
+    double flops, bytes;
+  };
 
   bool has_backward() const { return passes_ != "forward"; }
   void begin_phase(const std::string& phase);
   void end_phase();
   void begin_part(const model::PassPart& part);
-  void end_part();
+  void close_part();  // on a GPU its time is known once the phase has ended
+  void take_marked_parts();
+  void keep_part(const OpenPart& part, Clock::time_point begin, Clock::time_point end);
   void keep_span(const std::string& name, Clock::time_point begin, Clock::time_point end);
   void begin_range(const std::string& name) const;  // for tools that watch a GPU
   void end_range() const;
@@ -64,8 +72,9 @@ class Phases {
   std::function<void(const Moment&)> watch_;
   std::int64_t steps_ = 0, steps_with_parts_ = 0;
   bool is_watching_ = false;
-  std::string phase_, part_;  // that has begun; empty: none
-  double part_flops_ = 0, part_bytes_ = 0;
+  std::string phase_;
+  std::vector<OpenPart> open_parts_;  // on a CPU at most one, on a GPU all of the phase, with a mark before each
+  std::optional<cuda::StreamMarks> marks_;
   Clock::time_point phase_begin_, part_begin_;
   std::map<std::string, double> spent_;  // of this step
   std::map<std::string, PartTimes> step_parts_;
