@@ -76,8 +76,8 @@ verification::Case problem_of(const ProfiledModel& model, const ProfileSettings&
 // A result for each pass and implementation, given to `done` as soon as it is there. Tokens are random. Phases:
 // forward; backward, which writes the gradients; optimizer, which clips them and makes a step of AdamW. Each ends
 // when its work has ended. After each step, its products run alone. On a GPU parts are timed in as many further steps,
-// by events between them. A peer gets this library's weights, and is timed only if its loss and all
-// gradients agree. Returns false if it was stopped.
+// by events between them. A peer gets this library's weights, and is timed only if its loss and all gradients agree.
+// Returns false if it was stopped.
 bool profile(const ProfiledModel& model, const ProfileSettings& settings,
              const std::function<void(ProfileResult)>& done);
 
