@@ -54,8 +54,8 @@ struct ArchSpec {
 //   docs/kernels/sm90_forward_notebook.md, steps 2, 5 and 6, and its last section for cold calls.
 // - backward to the calls that backward_times.h names. The rate of the preprocess is fitted to 19 later calls of the
 //   same file: the first 2,308 ran with a slower preprocess. Today's reads 3.1e12 bytes per second, here and in cuda.any.
-//   The rates stay until both are timed anew, since cuda.any's times hold the slower one too. The costs of splits are fitted to calls that were timed
-//   when there were splits (docs/kernels/sm90_backward_notebook.md, step 7).
+//   The rates stay until both are timed anew, since cuda.any's times hold the slower one too. The costs of splits are
+//   fitted to calls that were timed when there were splits (docs/kernels/sm90_backward_notebook.md, step 7).
 // - two_pass to the 964 calls of more than 128 columns that both implementations took in
 //   results/h200/hopper_sweep.csv.xz.
 inline constexpr ArchSpec kH200{.forward = {.launch = 3.0e-6,
