@@ -90,8 +90,7 @@ std::optional<LineFault> fault_of(const LineValues& values) {
 }
 
 Key size_key(std::string_view name, std::string_view help, std::string (*formula)(const LineValues&)) {
-  return Key{name, KeyKind::count, help, {}, "that of the (model)", formula}.printed(
-      {.noun = name, .place = KeyPlace::column});
+  return Key{name, KeyKind::count, help, {}, "the model's", formula}.printed({.noun = name, .place = KeyPlace::column});
 }
 
 std::vector<Key> keys() {

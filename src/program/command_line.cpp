@@ -74,9 +74,9 @@ std::string refusal_of(const CLI::App& app, const CLI::ParseError& error) {
     return text + (&at == &app ? "\n  verbs:  " + joined(known_words(app, false)) : "") + help;
   }
   // Among the words after a verb, an option is to blame rather than the value after it.
-  const auto fault = &at == &app ? left.begin() : std::find_if(left.begin(), left.end(), [](const auto& one) {
-    return one.starts_with("-");
-  });
+  const auto fault = &at == &app
+                         ? left.begin()
+                         : std::find_if(left.begin(), left.end(), [](const auto& one) { return one.starts_with("-"); });
   const std::string& whole = fault == left.end() ? left.front() : *fault;
   const std::string word = whole.substr(0, whole.find('='));
   const bool option = word.starts_with("-");

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -103,7 +104,15 @@ std::vector<ProfilePeer> peers_of(const ProfileOptions& o) {
   return peers;
 }
 
+void refuse_repeats(const std::string& argument, std::vector<std::string> words) {
+  std::ranges::sort(words);
+  const auto twice = std::ranges::adjacent_find(words);
+  if (twice != words.end()) refuse_option(argument, "named twice", *twice, "each name once");
+}
+
 std::vector<ProfiledModel> models_of(const ProfileOptions& o) {
+  refuse_repeats("--model", o.models);
+  refuse_repeats("--passes", o.settings.passes);
   std::vector<ProfiledModel> models;
   if (!o.models.empty()) refuse_sizes_beside("--model", o.sizes);
   for (const std::string& name : o.models) models.push_back({name, preset_named("--model", name)});
@@ -142,12 +151,20 @@ Ceilings ceilings_of(const Environment& environment, DeviceKind device, DType dt
           value(device == DeviceKind::cuda ? "gpu_copy_bandwidth" : "read_bandwidth")};
 }
 
+// What fits beside a result's name. The record has the whole reason.
+std::string first_line(const std::string& reason) {
+  return cut_to(core::printable(reason.substr(0, reason.find('\n'))), kTerminalColumns / 2);
+}
+
 // Takes results as they come: into the file, and a line of progress for each.
 class Results {
  public:
   Results(const std::string& output, const Environment& environment, const Ceilings& ceilings, std::size_t expected)
       : environment_(environment), ceilings_(ceilings), expected_(expected), progress_(expected) {
-    if (!output.empty()) file_.emplace(output, environment, false, false);
+    if (output.empty()) return;
+    if (std::filesystem::is_regular_file(output) && std::filesystem::file_size(output) > 0)
+      refuse_option("--output", "the file exists", output, "a new file");  // a profile is not continued
+    file_.emplace(output, environment, false, false);
   }
 
   void take(ProfileResult result) {
@@ -157,16 +174,16 @@ class Results {
     }
     const auto total = total_of(result.seconds, {"forward", "backward", "optimizer"});
     progress_.on_result(fmt::format("{} {} {} {}", result.row.model, result.row.passes, result.impl,
-                                    total.empty() ? result.status + ": " + core::printable(result.reason)
+                                    total.empty() ? result.status + ": " + first_line(result.reason)
                                                   : time_text(statistics_of(total).mean)),
                         all_.size() + 1);
     all_.push_back(std::move(result));
   }
 
-  // The largest batch and context that fit, each verified by a step.
-  void add_largest(const ProfiledModel& model, const ProfileSettings& s) {
+  // The largest batch and context that fit, each verified by a step. Returns false if it was stopped.
+  bool add_largest(const ProfiledModel& model, const ProfileSettings& s) {
     for (const char* dimension : {"batch", "context"}) {
-      if (s.stops()) return;
+      if (s.stops()) return false;
       fmt::print(stderr, "{}: the largest {} that fits\n", model.name, dimension);
       const std::optional<ProfileRow> row =
           largest_that_fits(model, s, dimension, room_for_models(s.device.kind), ceilings_.flops);
@@ -174,6 +191,7 @@ class Results {
       if (file_) file_->append(*row);
       largest_.push_back(*row);
     }
+    return !s.stops();
   }
 
   void on_step(const std::string& model, const ProfileStep& step) { progress_.on_step(model, step, all_.size()); }
@@ -252,7 +270,7 @@ int run_profile(const ProfileOptions& o) {
     }
     s.on_step = [&](const ProfileStep& step) { results.on_step(one.name, step); };
     whole = whole && profile(one, s, [&results](ProfileResult result) { results.take(std::move(result)); });
-    if (whole && o.memory) results.add_largest(one, s);
+    if (whole && o.memory) whole = results.add_largest(one, s);
   }
   if (!whole) results.print_kept();
   if (o.json) {

@@ -1,4 +1,5 @@
 // fovea train: a small transformer learns bytes of text.
+#include <algorithm>
 #include <cstdio>
 #include <limits>
 #include <memory>
@@ -105,7 +106,8 @@ void add_training_options(CLI::App* verb, TrainOptions& o) {
   add_count(verb, "--batch", s.batch, "sequences of a pass")->capture_default_str();
   add_count(verb, "--accumulate", s.accumulate, "passes of a step")->capture_default_str();
   add_count(verb, "--steps", s.schedule.steps, "steps of the training")->capture_default_str();
-  add_count(verb, "--warm-up", s.schedule.warm_up, "steps in which the learning rate rises", 0)->capture_default_str();
+  add_count(verb, "--warm-up", s.schedule.warm_up,
+            "steps in which the learning rate rises\n(100, or all if there are fewer)", 0);
   const auto add_number = [verb](const char* name, double& value, const char* help) {
     verb->add_option(name, value, help)->check(number_within(0, 1e6))->capture_default_str()->type_name("X");
   };
@@ -160,8 +162,10 @@ void add_train(CLI::App& app, Action& action) {
   add_training_options(verb, *options);
   add_run_options(verb, *options);
   verb->footer(kTrainExamples);
-  verb->callback([options, &action] {
-    options->settings.typed = typed_words();
+  verb->callback([options, verb, &action] {
+    TrainingSettings& s = options->settings;
+    s.typed = typed_words();
+    if (verb->count("--warm-up") == 0) s.schedule.warm_up = std::min(s.schedule.warm_up, s.schedule.steps);
     action = [options] { return run_train(*options); };
   });
 }

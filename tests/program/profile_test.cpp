@@ -9,20 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include "run_program.h"
-#include "verification/model/operation.h"
+#include "small_profile.h"
 
 namespace fovea::tests {
 namespace {
-
-[[maybe_unused]] const bool kModelsRegistered =
-    (verification::register_operation(verification::model_operation()), true);
-
-std::vector<std::string> command(const std::vector<std::string>& more) {
-  std::vector<std::string> words{"profile", "--layers",  "2",  "--width",   "32", "--heads", "2", "--hidden",
-                                 "48",      "--context", "16", "--warm-up", "1",  "--steps", "4"};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
 
 using Rows = std::vector<program::Row>;
 
@@ -39,7 +29,7 @@ program::Row row_of(const Rows& rows, const std::string& pass, const std::string
 TEST(Profile, HasTimesOfEachPhaseAndPartsOfEachPass) {
   const Folder folder;
   const std::string file = folder / "run.jsonl";
-  const Ended run = fovea(command({"--batch", "3", "--vocabulary", "100", "-o", file}));
+  const Ended run = fovea(small_profile({"--batch", "3", "--vocabulary", "100", "-o", file}));
   ASSERT_EQ(run.code, 0) << run.err;
   expect_valid_records(file);
   const program::Records records = program::load_records(file);
@@ -83,7 +73,7 @@ TEST(Profile, HasTimesOfEachPhaseAndPartsOfEachPass) {
     EXPECT_EQ(row.measured_bytes, row.planned_bytes) << "nothing is allocated beside the plan";
     EXPECT_NE(run.out.find(passes[i]), std::string::npos) << run.out;
     EXPECT_NE(run.out.find("custom, step: parts of a step"), std::string::npos) << run.out;
-    EXPECT_NE(run.out.find("custom: milliseconds, medians; products: fovea's alone"), std::string::npos) << run.out;
+    EXPECT_NE(run.out.find("custom: ms, medians; products are fovea's, alone"), std::string::npos) << run.out;
   }
   EXPECT_GT(rows[1].flops, 2.9 * rows[0].flops);
   EXPECT_EQ(rows[1].flops, rows[2].flops) << "of products and attention";
@@ -94,7 +84,7 @@ TEST(Profile, TakesATypeAndCheckpointedActivations) {
   std::vector<std::string> lines;
   const auto profiled = [&](const std::vector<std::string>& more) {
     const std::string file = folder / ("run" + std::to_string(more.size()) + ".jsonl");
-    std::vector<std::string> words = command({"--passes", "step", "--batch", "4", "-o", file});
+    std::vector<std::string> words = small_profile({"--passes", "step", "--batch", "4", "-o", file});
     words.insert(words.end(), more.begin(), more.end());
     const Ended run = fovea(words);
     EXPECT_EQ(run.code, 0) << run.err;
@@ -126,7 +116,7 @@ TEST(Profile, TakesATypeAndCheckpointedActivations) {
 TEST(Profile, PhasesOfAStepAddUp) {
   const Folder folder;
   const std::string file = folder / "run.jsonl";
-  ASSERT_EQ(fovea(command({"-o", file})).code, 0);
+  ASSERT_EQ(fovea(small_profile({"-o", file})).code, 0);
   const Rows rows = program::load_records(file).rows;
   ASSERT_EQ(rows.size(), 6u);
   const auto samples = [&](const char* pass) { return row_of(rows, pass).time_s->samples; };
@@ -212,7 +202,7 @@ TEST(Profile, APeerWithAnotherLossOrWithoutGradientsIsNotTimed) {
   for (const auto& [loss, said] : wrong) {
     const Folder folder;
     const std::string file = folder / "run.jsonl";
-    const Ended run = fovea(command({"--with", "torch.eager", "--python", stand_in(folder, loss), "-o", file}));
+    const Ended run = fovea(small_profile({"--with", "torch.eager", "--python", stand_in(folder, loss), "-o", file}));
     ASSERT_EQ(run.code, 1) << run.err;
     expect_valid_records(file);
     const Rows rows = program::load_records(file).rows;
@@ -233,12 +223,12 @@ TEST(Profile, APeerThatGivesNoGradientsIsAMismatch) {
   const Folder folder;
   const std::string file = folder / "run.jsonl";
   // Random tokens and small weights: the loss is close to ln(vocabulary), which the first run tells exactly.
-  const Ended first = fovea(command({"--with", "torch.eager", "--python", stand_in(folder, "0"), "-o", file}));
+  const Ended first = fovea(small_profile({"--with", "torch.eager", "--python", stand_in(folder, "0"), "-o", file}));
   ASSERT_EQ(first.code, 1) << first.err;
   const std::string reason = row_of(program::load_records(file).rows, "fwd", "torch.eager").reason;
   const std::string own = reason.substr(reason.rfind(' ') + 1);
   const std::string again = folder / "again.jsonl";
-  const Ended run = fovea(command({"--with", "torch.eager", "--python", stand_in(folder, own), "-o", again}));
+  const Ended run = fovea(small_profile({"--with", "torch.eager", "--python", stand_in(folder, own), "-o", again}));
   ASSERT_EQ(run.code, 1) << run.err;
   const program::Row peer = row_of(program::load_records(again).rows, "fwd", "torch.eager");
   EXPECT_EQ(peer.status, "mismatch");
@@ -256,7 +246,7 @@ TEST(Profile, TakesWeightsFromAFile) {
   ASSERT_EQ(fovea(words).code, 0);
   const std::string weights = folder / "out/checkpoint.safetensors";
   const auto said = [&](const std::string& name, const std::vector<std::string>& more) {
-    std::vector<std::string> all = command(
+    std::vector<std::string> all = small_profile(
         {"--with", "torch.eager", "--python", stand_in(folder, "0"), "--passes", "forward", "-o", folder / name});
     all.insert(all.end(), more.begin(), more.end());
     const Ended run = fovea(all);
@@ -278,7 +268,7 @@ TEST(Profile, TakesWeightsFromAFile) {
 TEST(Profile, APeerThatDoesNotStartIsARowWithItsReason) {
   const Folder folder;
   const std::string file = folder / "run.jsonl";
-  const Ended run = fovea(command({"--with", "torch.eager", "--python", "/bin/false", "-o", file}));
+  const Ended run = fovea(small_profile({"--with", "torch.eager", "--python", "/bin/false", "-o", file}));
   ASSERT_EQ(run.code, 1) << run.err;
   const Rows rows = program::load_records(file).rows;
   EXPECT_EQ(row_of(rows, "fwd").status, "ok");
@@ -288,7 +278,7 @@ TEST(Profile, APeerThatDoesNotStartIsARowWithItsReason) {
 TEST(Profile, ATraceHasTheMeasuredSteps) {
   const Folder folder;
   const std::string file = folder / "trace.json";
-  ASSERT_EQ(fovea(command({"--passes", "forward,step", "--trace", file})).code, 0);
+  ASSERT_EQ(fovea(small_profile({"--passes", "forward,step", "--trace", file})).code, 0);
   const auto trace = nlohmann::json::parse(read_text(file));
   std::map<std::string, int> names;
   double end = 0;  // of the phase before
@@ -303,7 +293,7 @@ TEST(Profile, ATraceHasTheMeasuredSteps) {
   EXPECT_EQ(names["forward"], 4 + 4);
   EXPECT_EQ(names["backward"], 4);
   EXPECT_EQ(names["norm"], 4 * 5 + 4 * 10) << "two layers have five norms, of which a step also runs backward";
-  const Ended full = fovea(command({"--trace", "/dev/full"}));
+  const Ended full = fovea(small_profile({"--trace", "/dev/full"}));
   EXPECT_EQ(full.code, 3) << full.err;
 }
 
@@ -312,7 +302,7 @@ TEST(Profile, FilesThatCannotBeMadeAreRefused) {
   const Folder folder;
   for (const char* const option : {"-o", "--trace"}) {
     for (const auto& [name, why] : {std::pair{"none/file", ": No such file or directory"}, {".", ": Is a directory"}}) {
-      const Ended run = fovea(command({option, folder / name}));
+      const Ended run = fovea(small_profile({option, folder / name}));
       EXPECT_EQ(run.code, 2) << option << ": " << run.err;
       EXPECT_NE(run.err.find(folder / name + why), std::string::npos) << option << ": " << run.err;
       EXPECT_EQ(run.out, "") << "something was timed";
@@ -322,7 +312,7 @@ TEST(Profile, FilesThatCannotBeMadeAreRefused) {
 
 TEST(Profile, TwoProfilesAreCompared) {
   const Folder folder;
-  for (const char* const name : {"a.jsonl", "b.jsonl"}) ASSERT_EQ(fovea(command({"-o", folder / name})).code, 0);
+  for (const char* const name : {"a.jsonl", "b.jsonl"}) ASSERT_EQ(fovea(small_profile({"-o", folder / name})).code, 0);
   const Ended run = fovea({"compare", folder / "a.jsonl", folder / "b.jsonl"});
   ASSERT_EQ(run.code, 0) << run.err;
   EXPECT_NE(run.out.find("step_rest"), std::string::npos) << run.out;
@@ -331,7 +321,7 @@ TEST(Profile, TwoProfilesAreCompared) {
 
 TEST(Profile, PrintsRecords) {
   const Folder folder;
-  const Ended run = fovea(command({"--passes", "step", "--json"}));
+  const Ended run = fovea(small_profile({"--passes", "step", "--json"}));
   ASSERT_EQ(run.code, 0) << run.err;
   write_text(folder / "run.jsonl", run.out);
   expect_valid_records(folder / "run.jsonl");
@@ -356,38 +346,14 @@ TEST(Profile, RefusesWhatItCannotProfile) {
             std::string::npos);
   EXPECT_NE(refusal({"profile", "--preset", "report-c"}).find("wanted: report-d1"), std::string::npos);
   EXPECT_NE(refusal({"profile", "--scale", "full"}).find("only presets have a scale"), std::string::npos);
-  EXPECT_NE(refusal(command({"--with", "jax"})).find("torch.eager or torch.compile"), std::string::npos);
-  EXPECT_NE(refusal(command({"--with", "torch,torch.eager"})).find("named twice"), std::string::npos);
+  EXPECT_NE(refusal(small_profile({"--with", "jax"})).find("torch.eager or torch.compile"), std::string::npos);
+  EXPECT_NE(refusal(small_profile({"--with", "torch,torch.eager"})).find("named twice"), std::string::npos);
 }
 
 TEST(Profile, SaysThatThereIsNoGpu) {
-  const Ended run = fovea(command({"--device", "cuda"}), {.environment = {"CUDA_VISIBLE_DEVICES="}});
+  const Ended run = fovea(small_profile({"--device", "cuda"}), {.environment = {"CUDA_VISIBLE_DEVICES="}});
   EXPECT_EQ(run.code, 4) << run.err;
   EXPECT_NE(run.err.find("fovea profile: no device"), std::string::npos) << run.err;
-}
-
-TEST(Profile, AnInterruptKeepsTheRowsThatAreThere) {
-  const Folder folder;
-  const std::string file = folder / "run.jsonl";
-  std::vector<std::string> words = command({"-o", file});
-  words[words.size() - 3] = "1000000";  // steps
-  const Ended run = fovea(words, {.while_it_runs = [&](pid_t pid) {
-                            for (int i = 0; i < 400 && read_text(file).empty(); ++i) usleep(10'000);
-                            kill(pid, SIGINT);
-                          }});
-  EXPECT_EQ(run.code, 130) << run.err;
-  expect_valid_records(file);
-  EXPECT_NE(run.err.find("interrupted: kept 0 of 3 results in " + file), std::string::npos) << run.err;
-}
-
-TEST(Profile, TellsItsProgress) {
-  const Ended plain = fovea(command({}));
-  EXPECT_EQ(plain.err.find("[1/3] custom forward begins\n[1/3] custom forward fovea "), 0u) << plain.err;
-  EXPECT_NE(plain.err.find("[3/3] custom step begins\n[3/3] custom step fovea "), std::string::npos) << plain.err;
-  EXPECT_EQ(plain.err.find(" of 5 steps"), std::string::npos) << "a line that moves is for terminals: " << plain.err;
-  const Ended shown = fovea(command({}), {.terminal = true});
-  EXPECT_NE(shown.out.find("\r\033[K[2/3] custom forward+backward: 1 of 5 steps"), std::string::npos) << shown.out;
-  EXPECT_NE(shown.out.find("\r\033[K[3/3] custom step fovea "), std::string::npos) << shown.out;
 }
 
 }  // namespace

@@ -177,3 +177,9 @@ def test_sizes_are_told(tmp_path: Path) -> None:
     said = refusal(tmp_path, llama)
     assert "`model.layers.2.input_layernorm.weight`" in said
     assert "the file is of --layers 3 --width 24 --vocabulary 256 --hidden 20" in said
+
+
+def test_a_weight_that_is_not_finite_is_refused(tmp_path: Path) -> None:
+    llama = llama_weights()
+    llama["model.norm.weight"][3] = np.nan
+    assert "NaN or infinity in `model.norm.weight`" in refusal(tmp_path, llama)

@@ -94,8 +94,7 @@ bool profile(const ProfiledModel& profiled, const ProfileSettings& s,
              const std::function<void(ProfileResult)>& done) try {
   const ProfileRow planned = planned_row(profiled, s);
   const verification::Case problem = problem_of(profiled, s);
-  const std::vector<std::int32_t> tokens = random_tokens(profiled.config, s.batch * s.context);
-  const model::Batch batch = batch_of(tokens);
+  std::vector<std::int32_t> tokens;  // once the model is there: a batch beyond the memory is a row too
   MemoryMeter meter(s.device.kind);
   std::optional<model::Model> model;
   std::vector<ProfileResult> results;
@@ -112,9 +111,11 @@ bool profile(const ProfiledModel& profiled, const ProfileSettings& s,
     if (!result.reason.empty()) {
       result.status = result.row.status = "oom";
     } else {  // before peers take memory of the same GPU
-      measure_memory(*model, batch, meter, result.row);
+      if (tokens.empty()) tokens = random_tokens(profiled.config, s.batch * s.context);
+      measure_memory(*model, batch_of(tokens), meter, result.row);
     }
   }
+  const model::Batch batch = batch_of(tokens);
   std::list<ModelPeer> peers;
   EnergyCounter energy;
   for (ProfileResult& result : results) {

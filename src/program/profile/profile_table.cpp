@@ -66,6 +66,22 @@ std::vector<std::string> rates_of(const ProfileResult& result, double fma_rate, 
   return cells;
 }
 
+// All phases together.
+std::vector<std::string> whole_of(const ProfileResult& result, bool has_peers) {
+  std::vector<std::string> cells = named(result, has_peers);
+  const std::vector<double> total = total_of(result.seconds, kPhases);
+  const auto amount = [](const std::optional<double>& value) { return value ? fmt::format("{:.0f}", *value) : "-"; };
+  if (total.empty()) {
+    cells.insert(cells.end(), {result.status, "-", "-", "-", "-", "-"});
+    return cells;
+  }
+  const TimeStatistics t = statistics_of(total);
+  for (const double one : {t.mean, t.std, t.min, t.median})
+    cells.push_back(fmt::format("{:.{}f}", one * 1e3, t.mean < 0.1 ? 2 : 0));
+  cells.insert(cells.end(), {amount(result.clock_mhz), amount(result.power_w)});
+  return cells;
+}
+
 double floor_of(const PartTimes& part, const Ceilings& ceilings) {
   const double products = ceilings.flops > 0 ? part.flops / ceilings.flops : 0;
   return std::max(products, ceilings.bytes > 0 ? part.bytes / ceilings.bytes : 0);
@@ -74,7 +90,7 @@ double floor_of(const PartTimes& part, const Ceilings& ceilings) {
 // Attention is what the layer does between its projections.
 std::string kind_of(const std::string& name, const PartTimes& part) {
   if (name.ends_with(".attention")) return "attention";
-  if (name.ends_with(".recompute")) return "blocks that run again";
+  if (name.ends_with(".recompute")) return "blocks again";
   return part.flops > 0 ? "products" : "the rest";
 }
 
@@ -83,11 +99,11 @@ std::string shares_of_kinds(const ProfileRow& row) {
   double all = 0;
   for (const auto& [name, part] : row.parts) seconds[kind_of(name, part)] += part.seconds, all += part.seconds;
   std::string text;
-  for (const char* kind : {"products", "attention", "blocks that run again", "the rest"}) {
+  for (const char* kind : {"products", "attention", "blocks again", "the rest"}) {
     if (seconds.contains(kind))
       text += fmt::format("{}{} {:.1f} %", text.empty() ? "" : ", ", kind, 100 * seconds[kind] / all);
   }
-  return "floor: the time of its flops or its bytes at the measured ceilings\nof all parts: " + text + "\n";
+  return "floor: the time of its flops or its bytes at the measured ceilings\nin all: " + text + "\n";
 }
 
 // The parts of the pass that has most of them, the longest first.
@@ -128,7 +144,7 @@ std::string beyond_products_table(const std::vector<ProfileResult>& results, con
     add_beyond_products(table, one, products);
   }
   if (table.size() == 1) return {};
-  return model + ": milliseconds, medians; products: fovea's alone, in turns with the steps\n" + aligned(table) + "\n";
+  return model + ": ms, medians; products are fovea's, alone\n" + aligned(table) + "\n";
 }
 
 // In any kind of step of the row's model.
@@ -139,6 +155,8 @@ std::string most_measured(const std::vector<ProfileResult>& results, const Profi
   }
   return most > 0 ? core::binary_size(most) : "-";
 }
+
+std::string mebibytes(std::int64_t bytes) { return fmt::format("{:.1f}", static_cast<double>(bytes) / 1048576); }
 
 std::string memory_of_a_step(const ProfileRow& row) {
   constexpr std::pair<const char*, const char*> kMoments[] = {{"after_init", "after init"},
@@ -151,10 +169,11 @@ std::string memory_of_a_step(const ProfileRow& row) {
     const auto found = row.memory.find(key);
     if (found == row.memory.end()) continue;
     const std::optional<std::int64_t>& measured = found->second.measured;
-    table.push_back({words, core::binary_size(found->second.planned), measured ? core::binary_size(*measured) : "-"});
+    table.push_back({words, mebibytes(found->second.planned), measured ? mebibytes(*measured) : "-"});
   }
-  return row.model + ", " + row.passes + ": memory; " + core::binary_size(row.planned_bytes) +
-         " are planned as one block\n" + aligned(table) + "\n";
+  table.push_back(
+      {row.passes + ", peak", mebibytes(row.planned_bytes), row.measured_bytes ? mebibytes(*row.measured_bytes) : "-"});
+  return row.model + ", " + row.passes + ": MiB of memory; the plan is one block\n" + aligned(table) + "\n";
 }
 
 }  // namespace
@@ -186,7 +205,7 @@ std::string memory_table(const std::vector<ProfileResult>& results, const std::v
 
 std::string profile_table(const std::vector<ProfileResult>& results, const Ceilings& ceilings) {
   const bool has_peers = std::ranges::any_of(results, [](const auto& one) { return one.impl != kOwnName; });
-  std::map<std::string, Cells> times, rates;  // two tables, since one would be wider than a terminal
+  std::map<std::string, Cells> times, wholes, rates;  // three tables, since one would be wider than a terminal
   std::vector<std::string> models;
   Cells memory{{"model", "parameters", "state", "activations", "workspace", "all", "measured"}};
   for (const ProfileResult& result : results) {
@@ -194,7 +213,8 @@ std::string profile_table(const std::vector<ProfileResult>& results, const Ceili
     if (times[row.model].empty()) {
       times[row.model].push_back({"passes", "forward", "backward", "optimizer"});
       rates[row.model].push_back({"passes", "tokens/s", unit_of(row).name, "of peak"});
-      for (Cells* const table : {&times[row.model], &rates[row.model]}) {
+      wholes[row.model].push_back({"passes", "mean", "std", "min", "median", "MHz", "W"});
+      for (Cells* const table : {&times[row.model], &wholes[row.model], &rates[row.model]}) {
         if (has_peers) table->front().insert(table->front().begin() + 1, "by");
       }
       models.push_back(row.model);
@@ -204,11 +224,13 @@ std::string profile_table(const std::vector<ProfileResult>& results, const Ceili
                         most_measured(results, row)});
     }
     times[row.model].push_back(times_of(result, has_peers));
+    wholes[row.model].push_back(whole_of(result, has_peers));
     rates[row.model].push_back(rates_of(result, ceilings.flops, has_peers));
   }
   std::string text;
   for (const std::string& model : models) {
     text += model + ": milliseconds, mean and standard deviation\n" + aligned(times[model]) + "\n" + model +
+            ": milliseconds of all phases, clock and power\n" + aligned(wholes[model]) + "\n" + model +
             ": rates of all phases\n" + aligned(rates[model]) + "\n";
     const ProfileResult* longest = nullptr;
     for (const ProfileResult& one : results) {

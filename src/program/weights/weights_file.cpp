@@ -2,6 +2,7 @@
 #include "program/weights/weights_file.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "core/check.h"
@@ -117,6 +118,9 @@ std::vector<float> WeightsFile::values() const try {
     for (const std::int64_t size : one.shape) count *= static_cast<std::size_t>(size);
     const std::span<float> to = std::span(all).subspan(static_cast<std::size_t>(one.offset), count);
     file_.read(one.name, one.shape, to);
+    if (!std::ranges::all_of(to, [](float value) { return std::isfinite(value); }))
+      refuse_weights("a weight that is not finite", "NaN or infinity in `" + one.name + "` of " + path_,
+                     "finite numbers");
     if (one.pairs_are_halves) interleave_pairs(to, config_.width, config_.head_dim());
   }
   return all;
