@@ -334,9 +334,8 @@ void add_profile(CLI::App& app, Action& action) {
   verb->add_option("--trace", o->trace, "file for ui.perfetto.dev: phases and parts of the\nmeasured steps")
       ->check(not_empty())
       ->type_name("FILE");
-  verb->add_flag(
-      "--memory", o->memory,
-      "print the memory at each moment of a step; find the\nlargest batch and context that fit; verify both");
+  verb->add_flag("--memory", o->memory,
+                 "memory at each moment of a step; the largest batch\nand context that fit, verified");
   verb->add_flag("--json", o->json, "print records instead of the tables");
   verb->footer(kProfileExamples);
   verb->callback([o, verb, &action] {
