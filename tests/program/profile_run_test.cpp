@@ -36,11 +36,12 @@ TEST(ProfileRun, TellsItsProgress) {
 TEST(ProfileRun, AnInterruptEndsTheSearchForTheLargestModel) {
   const Folder folder;
   const std::string file = folder / "run.jsonl";
-  const Ended run =
-      fovea(small_profile({"--passes", "forward", "--memory", "-o", file}), {.while_it_runs = [&](pid_t pid) {
-              for (int i = 0; i < 400 && read_text(file).find("fovea.bench") == std::string::npos; ++i) usleep(10'000);
-              kill(pid, SIGINT);
-            }});
+  const Ended run = fovea(small_profile({"--passes", "forward", "--memory", "-o", file}),
+                          {.address_limit = 1'000'000'000, .while_it_runs = [&](pid_t pid) {
+                             for (int i = 0; i < 400 && read_text(file).find("fovea.bench") == std::string::npos; ++i)
+                               usleep(10'000);
+                             kill(pid, SIGINT);
+                           }});
   EXPECT_EQ(run.code, 130) << run.err;
   EXPECT_NE(run.err.find("interrupted: kept 1 of 1 results in " + file), std::string::npos) << run.err;
 }
