@@ -25,7 +25,7 @@ def totals_sentence(record: Path) -> str:
     totals = [(of, ratio) for of, ratio in ratios_of(record) if of["pass"] == "e2e"]
     wide = [ratio for of, ratio in totals if of["d"] == "128"]
     return (f"The largest of the {len(totals)} totals is {max(ratio for _, ratio in totals):.3f}. The {len(wide)} totals "
-            f"with d = 128 have the geometric mean {statistics.geometric_mean(wide):.3f}.")
+            f"of head dimension 128 have the geometric mean {statistics.geometric_mean(wide):.3f}.")
 
 
 def layers_block(record: Path, other: str = "torch.", said: str = "") -> str:

@@ -64,8 +64,8 @@ class Blocks(unittest.TestCase):
             row(impl, seconds, which=which) | {"problem": f"op=mha pass={which} lq={length} d={dim}"}
             for length, (which, dim, ratio) in enumerate(times)
             for impl, seconds in (("cuda.sm90", ratio), ("torch.flash", 2), ("torch.cudnn", 1))))
-        self.assertEqual(readme_layers.totals_sentence(record), "The largest of the 4 totals is 2.000. The 3 totals with "
-                         "d = 128 have the geometric mean 1.000.")
+        self.assertEqual(readme_layers.totals_sentence(record), "The largest of the 4 totals is 2.000. The 3 totals of "
+                         "head dimension 128 have the geometric mean 1.000.")
 
     def test_records_of_an_older_version_are_called_older(self):
         self.assertTrue(readme.age_block(self.record(environment("0.0.1"))).startswith(
