@@ -24,8 +24,8 @@ def totals_sentence(record: Path) -> str:
     """The largest ratio of forward and backward together, and the geometric mean of those with d = 128."""
     totals = [(of, ratio) for of, ratio in ratios_of(record) if of["pass"] == "e2e"]
     wide = [ratio for of, ratio in totals if of["d"] == "128"]
-    return (f"The largest of the {len(totals)} totals is {max(ratio for _, ratio in totals):.3f}. The {len(wide)} totals "
-            f"of head dimension 128 have the geometric mean {statistics.geometric_mean(wide):.3f}.")
+    return (f"The largest of the {len(totals)} totals is {max(ratio for _, ratio in totals):.3f}. The {len(wide)} "
+            f"totals of head dimension 128 have the geometric mean {statistics.geometric_mean(wide):.3f}.")
 
 
 def layers_block(record: Path, other: str = "torch.", said: str = "") -> str:
@@ -115,7 +115,7 @@ def profile_block(record: Path) -> str:
 
 def training_block(record: Path) -> str:
     """How a training ended: losses in nats a byte."""
-    steps, env = rows_of([record], "train"), environment(record)
+    steps, env = list({row["step"]: row for row in rows_of([record], "train")}.values()), environment(record)
     last, seconds = [step["loss"] for step in steps[-100:]], sum(step["seconds"] for step in steps)
     end = [step for step in steps if step.get("held_out") is not None][-1]
     lines = ["| | nats a byte |", "|---|---:|",

@@ -67,6 +67,16 @@ class Blocks(unittest.TestCase):
         self.assertEqual(readme_layers.totals_sentence(record), "The largest of the 4 totals is 2.000. The 3 totals of "
                          "head dimension 128 have the geometric mean 1.000.")
 
+    def test_steps_that_a_resumed_training_repeats_count_once(self):
+        steps = [{"schema": "fovea.train/1", "step": number, "loss": 6.0 - number, "seconds": 2.0}
+                 for number in (1, 2, 2, 3)]
+        steps[-1] |= {"held_out": 3.5, "trigram": 4.0}
+        facts = {"machine": "Some CPU, 2 processors", "facts": {"model": "a model"}}
+        readme_layers.ROOT = self.folder
+        block = readme_layers.training_block(self.record(environment("1") | facts, *steps))
+        self.assertIn("| training, mean of the last 3 of 3 steps | 4.000 |", block)
+        self.assertIn("6 s of steps", block)
+
     def test_records_of_an_older_version_are_called_older(self):
         self.assertTrue(readme.age_block(self.record(environment("0.0.1"))).startswith(
             "These older figures of version 0.0.1 compare Fovea with its own baselines only (Some CPU, 2 threads)."))
