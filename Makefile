@@ -10,11 +10,11 @@ bench: setup
 	@cmake --preset release --log-level=WARNING
 	@cmake --build $(BUILD) --target fovea_program
 	@mkdir -p out
-	@# The report is drawn even if a cell failed; the exit status is the bench's. Without the Python of reports the tables
-	@# above are all, and one line names the remedy.
+	@# The report is drawn even if a cell or the profile failed; then the target fails. Without the Python of reports the
+	@# tables above are all, and one line names the remedy.
 	@# A model of the published profile is small enough to be measured again by every run.
-	@$(BUILD)/fovea bench --preset quick -o $(RECORDS) --resume; status=$$?; \
-	rm -f $(PROFILE); $(BUILD)/fovea profile --preset report-d1 --model report-d1:sm --warm-up 1 --steps 3 -o $(PROFILE); \
+	@status=0; $(BUILD)/fovea bench --preset quick -o $(RECORDS) --resume || status=$$?; rm -f $(PROFILE); \
+	$(BUILD)/fovea profile --preset report-d1 --model report-d1:sm --warm-up 1 --steps 3 -o $(PROFILE) || status=$$?; \
 	if $(BUILD)/fovea report $(RECORDS) $$(ls $(PROFILE) 2>/dev/null) -o out/report; then \
 		echo "The report with its pictures: $(CURDIR)/out/report/index.html"; fi; exit $$status
 

@@ -1,6 +1,7 @@
 """The blocks of scripts/readme about layers and the transformer."""
 
 import statistics
+from collections import Counter
 from pathlib import Path
 
 from readme_headlines import OURS, wrapped
@@ -19,8 +20,16 @@ def ratios_of(record: Path, other: str = "torch.") -> list[tuple[dict[str, str],
     return found
 
 
-def layers_block(record: Path, other: str = "torch.") -> str:
-    """For each layer and pass the ratios of ratios_of(): geometric mean and range."""
+def totals_sentence(record: Path) -> str:
+    """The largest ratio of forward and backward together, and the geometric mean of those with d = 128."""
+    totals = [(of, ratio) for of, ratio in ratios_of(record) if of["pass"] == "e2e"]
+    wide = [ratio for of, ratio in totals if of["d"] == "128"]
+    return (f"The largest of the {len(totals)} totals is {max(ratio for _, ratio in totals):.3f}. The {len(wide)} "
+            f"totals of head dimension 128 have the geometric mean {statistics.geometric_mean(wide):.3f}.")
+
+
+def layers_block(record: Path, other: str = "torch.", said: str = "") -> str:
+    """For each layer and pass the ratios of ratios_of(): geometric mean and range. `said` ends the block."""
     passes = {"fwd": "forward", "bwd": "backward", "e2e": "forward + backward"}
     ratios: dict[str, dict[str, list[float]]] = {}
     for of, ratio in ratios_of(record, other):
@@ -33,7 +42,8 @@ def layers_block(record: Path, other: str = "torch.") -> str:
     env = environment(record)
     on_gpu = "device=cuda" in rows_of([record])[0]["problem"]
     machine = env["facts"]["gpu"] if on_gpu else f"{env['machine'].split(',')[0]}, {env['threads']} threads"
-    return "\n".join([*lines, "", wrapped(f"{machine}, {env['date'][:10]}; record: `{record.relative_to(ROOT)}`.")])
+    return "\n".join([*lines, "", wrapped(
+        f"{machine}, {env['date'][:10]}; record: `{record.relative_to(ROOT)}`. {said}".strip())])
 
 
 def eager_block(smallest: Path, larger: Path) -> str:
@@ -65,6 +75,14 @@ def eager_block(smallest: Path, larger: Path) -> str:
 PROFILED = {"fwd": "forward", "e2e": "forward + backward", "step": "step"}
 
 
+def noise_sentence(rows: list[dict]) -> str:
+    """How many of the times are noisy, and whose they are."""
+    timed = [row for row in rows if row["time_s"]]
+    noisy = Counter(row["impl"] for row in timed if "noisy" in row["flags"])
+    whose = ", ".join(f"{count} of `{name}`" for name, count in noisy.most_common())
+    return f"{noisy.total()} of {len(timed)} times are noisy{': ' * bool(noisy)}{whose}."
+
+
 def profile_block(record: Path) -> str:
     """For each model its times, and these and its memory over those of PyTorch, eager and compiled."""
     models: dict[str, dict[str, dict[str, dict]]] = {}
@@ -92,12 +110,12 @@ def profile_block(record: Path) -> str:
     of, env = keys_of(rows_of([record])[0]), environment(record)
     return "\n".join([*lines, "", wrapped(
         f"{of['dtype']}, batch {of['b']}, context {of['lq']}; {env['facts']['gpu']}, {env['date'][:10]}; record: "
-        f"`{record.relative_to(ROOT)}`.")])
+        f"`{record.relative_to(ROOT)}`. {noise_sentence(rows_of([record]))}")])
 
 
 def training_block(record: Path) -> str:
     """How a training ended: losses in nats a byte."""
-    steps, env = rows_of([record], "train"), environment(record)
+    steps, env = list({row["step"]: row for row in rows_of([record], "train")}.values()), environment(record)
     last, seconds = [step["loss"] for step in steps[-100:]], sum(step["seconds"] for step in steps)
     end = [step for step in steps if step.get("held_out") is not None][-1]
     lines = ["| | nats a byte |", "|---|---:|",

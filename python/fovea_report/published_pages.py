@@ -84,7 +84,7 @@ def page_table(book: Book, cases: dict[tuple, dict]) -> Table:
 def speed_up_cell(book: Book, published: bool, measurement: tuple, case: dict, pass_: str, role: str) -> Cell:
     own, base = (book.side(published, measurement, pass_, one) for one in (role, book.report.over))
     if own.word or base.word:
-        return word_cell(own.word or base.word)
+        return word_cell(own.word or "-")
     rivals = [book.side(published, measurement, pass_, one) for one in book.roles]
     fastest = all(own.mean <= side.mean for side in rivals if not side.word and side.ranked)
     value = base.mean / own.mean

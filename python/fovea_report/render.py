@@ -52,8 +52,8 @@ class Report:
             self.times = [*rate_tables(study), *self.times, *time_tables(study)]
 
     def tables(self) -> list[Table]:
-        pages = [table for page in self.pages for table in page.tables]
-        return [one for one in (self.summary, self.memory, self.accuracy, self.failures, *self.times, *pages) if one]
+        found = [self.summary, self.memory, self.accuracy, self.failures, *self.times]
+        return [one for one in found + [table for page in self.pages for table in page.tables] if one and one.rows]
 
     def of_page(self, page: Page | None) -> list[Picture]:
         """The pictures of a published report, or the general ones if `page` is None."""

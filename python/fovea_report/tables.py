@@ -19,8 +19,8 @@ CAPTIONS = tomllib.loads((Path(__file__).parent / "captions.toml").read_text(enc
 
 def captions(study: Study, name: str, title: str = "") -> tuple[str, str]:
     """Title and caption; `title` is the part that tells it from others of its name."""
-    found = CAPTIONS[name]
-    said = found["caption"] + (found.get("compared", "") if study.compares else "")
+    found, more = CAPTIONS[name], ["compared"] * study.compares + [*study.operations]
+    said = found["caption"] + "".join(found.get(one, "") for one in more)
     return tuple(text.format(title=title, baseline=study.baseline) for text in (found["title"], said))
 
 

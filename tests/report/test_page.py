@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from conftest import ROOT, row
+from conftest import ROOT, line, row
 
 from fovea_report import drawing
 from fovea_report.published_pages import pages
@@ -52,6 +52,21 @@ def test_markdown_rows_have_as_many_cells_as_the_header(study):
     widths = [[line.count("|") - line.count("\\|") for line in block.splitlines() if line.startswith("|")]
               for block in text.split("\n\n")]
     assert all(len(set(one)) <= 1 for one in widths) and any(widths)
+
+
+def test_captions_speak_of_models_where_there_are_some(study):
+    attention, model = row("naive", 1), row("fovea", 1, problem=line("model", **{"pass": "step", "b": 1, "lq": 128}))
+    for rows, said in (([attention], False), ([attention, model], True)):
+        assert ("Models of this library as planned" in texts(study(rows))["report.md"]) == said
+
+
+def test_tables_without_rows_are_left_out(study):
+    unchecked = row("naive", 1) | {"error": {}}
+    for rows, shown in (([row("naive", 1)], True), ([unchecked], False)):
+        made = texts(study(rows))
+        assert ("Worst error" in made["index.html"], "Worst error" in made["report.md"],
+                "tables/accuracy.csv" in made) == (shown, shown, shown)
+    assert "Cells without a time" not in made["report.md"] and "tables/without-a-time.csv" not in made
 
 
 def test_the_same_records_give_the_same_texts(study):

@@ -169,6 +169,9 @@ def test_a_profile_stands_beside_report_d1(study):
     assert published["step with optimizer (mean)"].text == "64.5"
     assert own["forward (speed-up)"].text == "2.00\u00d7" and own["forward (sum)"].text == "30.3"
     assert found["here", "torch.eager"]["step with optimizer (mean)"].text == "OOM"
+    assert found["here", "torch.eager"]["step with optimizer (speed-up)"].text == "OOM"
+    assert own["step with optimizer (mean)"].text == "40.4"
+    assert own["step with optimizer (speed-up)"].text == "-", "only the peer ran out of memory"
 
 
 def test_this_library_alone_stands_beside_report_d1_at_smaller_sizes_too(study):

@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 LOADER = importlib.machinery.SourceFileLoader("readme", str(ROOT / "scripts/readme"))
 readme = importlib.util.module_from_spec(importlib.util.spec_from_loader("readme", LOADER))
 LOADER.exec_module(readme)
+import readme_layers  # noqa: E402
 
 
 def environment(version):
@@ -49,6 +50,32 @@ class Blocks(unittest.TestCase):
     def test_noise_is_a_share_of_the_timed_cells(self):
         record = self.record(environment("1"), row("naive", 1), row("fused", 1, flags=["noisy"]), row("flash", None))
         self.assertEqual(readme.noise([record]), "1 of 2 timed cells are noisy, 50 %")
+
+    def test_a_profile_tells_whose_times_are_noisy(self):
+        some = [("fovea", 1, ()), ("torch.eager", 2, ["noisy"]), ("torch.eager", 3, ["noisy"]),
+                ("torch.compile", 4, ["noisy"]), ("torch.compile", None, ())]
+        said = readme_layers.noise_sentence([row(impl, seconds, flags=flags) for impl, seconds, flags in some])
+        self.assertEqual(said, "3 of 4 times are noisy: 2 of `torch.eager`, 1 of `torch.compile`.")
+        self.assertEqual(readme_layers.noise_sentence([row("fovea", 1)]), "0 of 1 times are noisy.")
+
+    def test_totals_of_layers_have_their_largest_ratio_and_the_mean_of_wide_heads(self):
+        times = [("fwd", 128, 9.0), ("e2e", 64, 1.25), ("e2e", 128, 0.5), ("e2e", 128, 2.0), ("e2e", 128, 1.0)]
+        record = self.record(environment("1"), *(
+            row(impl, seconds, which=which) | {"problem": f"op=mha pass={which} lq={length} d={dim}"}
+            for length, (which, dim, ratio) in enumerate(times)
+            for impl, seconds in (("cuda.sm90", ratio), ("torch.flash", 2), ("torch.cudnn", 1))))
+        self.assertEqual(readme_layers.totals_sentence(record), "The largest of the 4 totals is 2.000. The 3 totals of "
+                         "head dimension 128 have the geometric mean 1.000.")
+
+    def test_steps_that_a_resumed_training_repeats_count_once(self):
+        steps = [{"schema": "fovea.train/1", "step": number, "loss": 6.0 - number, "seconds": 2.0}
+                 for number in (1, 2, 2, 3)]
+        steps[-1] |= {"held_out": 3.5, "trigram": 4.0}
+        facts = {"machine": "Some CPU, 2 processors", "facts": {"model": "a model"}}
+        readme_layers.ROOT = self.folder
+        block = readme_layers.training_block(self.record(environment("1") | facts, *steps))
+        self.assertIn("| training, mean of the last 3 of 3 steps | 4.000 |", block)
+        self.assertIn("6 s of steps", block)
 
     def test_records_of_an_older_version_are_called_older(self):
         self.assertTrue(readme.age_block(self.record(environment("0.0.1"))).startswith(
