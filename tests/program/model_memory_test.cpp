@@ -41,5 +41,20 @@ TEST(ModelMemory, FindsTheLargestBatchAndContext) {
   }
 }
 
+TEST(ModelMemory, IsMeasuredWithoutAChangeOfWeights) {
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    const model::Config config{.layers = 2, .width = 32, .heads = 2, .hidden = 48, .dtype = dtype};
+    program::ProfileSettings s{.batch = 2, .context = 16};
+    program::ProfileRow row = program::planned_row({"custom", config}, s);
+    model::Model model(config, {2, 16}, 0);
+    const std::vector<float> before = model.read(model::State::weights, {});
+    const std::vector<std::int32_t> tokens = program::random_tokens(config, 32);
+    program::MemoryMeter meter(DeviceKind::cpu);
+    program::measure_memory(model, program::batch_of(tokens), meter, row);
+    EXPECT_EQ(model.read(model::State::weights, {}), before);
+    EXPECT_EQ(row.measured_bytes, row.planned_bytes);
+  }
+}
+
 }  // namespace
 }  // namespace fovea::tests

@@ -119,7 +119,7 @@ std::int64_t MemoryMeter::held() const {
 
 void measure_memory(model::Model& model, const model::Batch& batch, MemoryMeter& meter, ProfileRow& row) {
   row.memory["after_init"].measured = meter.held();
-  Phases phases(model, batch, row.passes, row.threads);
+  Phases phases(model, batch, row.passes, row.threads, 0);
   std::int64_t most = 0;
   phases.watch_phases([&](const Phases::Moment& moment) {
     if (!moment.has_ended) {

@@ -39,7 +39,8 @@ class MemoryMeter {
   std::int64_t before_ = 0;
 };
 
-// Makes one step of the row's kind, and adds to the row what is allocated after init, in each phase, and at most.
+// Makes one step of the row's kind, which changes no weight, and adds to the row what is allocated after init, in each
+// phase, and at most.
 void measure_memory(model::Model& model, const model::Batch& batch, MemoryMeter& meter, ProfileRow& row);
 
 // The largest `dimension`, batch or context, whose plan fits into `room` bytes while all else stays as it is. One

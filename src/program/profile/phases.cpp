@@ -9,8 +9,12 @@
 
 namespace fovea::program {
 
-Phases::Phases(model::Model& model, const model::Batch& batch, std::string passes, int threads)
-    : model_(model), batch_(batch), passes_(std::move(passes)), context_{.threads = threads} {
+Phases::Phases(model::Model& model, const model::Batch& batch, std::string passes, int threads, double learning_rate)
+    : model_(model),
+      batch_(batch),
+      passes_(std::move(passes)),
+      context_{.threads = threads},
+      learning_rate_(learning_rate) {
   if (!times_parts_alone()) watch_parts();
 }
 
@@ -37,7 +41,7 @@ void Phases::step() {
   if (passes_ == "step") {
     begin_phase("optimizer");
     if (is_watching_) begin_part({.name = "clip and AdamW", .bytes = model::update_bytes(model_)});
-    model::update(model_, {}, kProfileLearningRate, steps_++, context_);
+    model::update(model_, {}, learning_rate_, steps_++, context_);
     end_phase();
   }
 }

@@ -17,8 +17,9 @@ namespace fovea::program {
 
 class Phases {
  public:
-  // `passes` is one of kPasses.
-  Phases(model::Model& model, const model::Batch& batch, std::string passes, int threads);
+  // `passes` is one of kPasses. With a learning rate of 0 a step computes all it always does and changes no weight.
+  Phases(model::Model& model, const model::Batch& batch, std::string passes, int threads,
+         double learning_rate = kProfileLearningRate);
   ~Phases();
   Phases(const Phases&) = delete;
   Phases& operator=(const Phases&) = delete;
@@ -69,6 +70,7 @@ class Phases {
   model::Batch batch_;
   std::string passes_;
   core::RunContext context_;
+  double learning_rate_;
   std::function<void(const Moment&)> watch_;
   std::int64_t steps_ = 0, steps_with_parts_ = 0;
   bool is_watching_ = false;
