@@ -19,7 +19,8 @@ namespace {
 
 void copy_rows(const WeightCopy& copy, const core::RunContext& context) {
   constexpr std::int64_t kRows = 64;
-  const auto& [from, to] = copy;
+  const TensorView& from = copy.from;
+  const MutableTensorView& to = copy.to;
   const std::int64_t rows = from.sizes[2], element = size_of(from.dtype);
   cpu::run_cancellable(context, context.threads, (rows + kRows - 1) / kRows, [&](std::int64_t index, int) {
     for (std::int64_t row = index * kRows; row < std::min((index + 1) * kRows, rows); ++row)
