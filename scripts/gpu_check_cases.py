@@ -43,9 +43,10 @@ ONCE_WRONG = ["pass=e2e b=1 hq=6 hkv=3 lq=17 lk=17 d=127 dtype=bf16 mask=causal 
 LAYERS = ("mha_fused", "mha", "gqa", "mqa", "mla", "linear")
 TYPES, PASSES = ("fp32", "bf16", "fp16"), ("fwd", "bwd")
 # Words of commands that compare with PyTorch, all but the device and the Python.
-LAYER_SIZES = {"mha_fused": "hq=4", "mha": "hq=4", "gqa": "hq=4 hkv=2", "mqa": "hq=4", "mla": "hq=4 latent=48"}
+LAYER_FORMS = ("mha_fused", "mha", "gqa hkv=2", "mqa", "mla latent=48", "gqa hkv=2 rope=halves qk_norm=yes",
+               "mla latent=48 latent_kv=32 d_shared=16 rope=interleaved latent_norm=yes")
 PEERS = [f"bench --yes --repeat-for 0.01 --impl flash --with {peer} " + " ".join(
-    f"--problem 'op={layer} pass=fwd,bwd b=2 lq=200 d=64 dtype={dtype} mask=causal {sizes}'"
-    for layer, sizes in LAYER_SIZES.items()) for dtype, peer in (("fp32", "torch.math"), ("bf16", "torch.flash"))]
+    f"--problem 'op={layer} hq=4 pass=fwd,bwd b=2 lq=200 d=64 dtype={dtype} mask=causal'"
+    for layer in LAYER_FORMS) for dtype, peer in (("fp32", "torch.math"), ("bf16", "torch.flash"))]
 PEERS += [f"profile --layers 4 --width 256 --heads 4 --passes step --batch 2 --with torch.eager --dtype {dtype}"
           for dtype in ("fp32", "bf16")]

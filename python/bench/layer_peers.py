@@ -6,14 +6,33 @@
     torch.flash, torch.cudnn, torch.efficient, torch.math
                     the same on a GPU, with SDPA held to one of its kernels
 
-Gradients come from autograd: of the input, or of both inputs, and of every weight and bias.
+Gradients come from autograd: of the input, or of both inputs, and of every weight and bias. Angles of rotary embedding
+are tabled, and rows are rotated in fp32.
 """
 
-from fovea_worker import Unsupported
 from peers import TorchCall, compiled, formula, hidden_pairs, is_causal, on_gpu_only, refuse_fully_masked_rows
 
 OPERATIONS = ("mha_fused", "mha", "gqa", "mqa", "mla")
-REFUSED = {"rope": "rotary embedding", "qk_norm": "normalisation of q and k", "latent_norm": "normalisation of latents"}
+
+
+class RotaryTable:
+    """Sines and cosines of rotary embedding for some columns of rows at neighbouring positions."""
+
+    def __init__(self, cell, columns, first_position, length):
+        torch, pairs = cell.torch, columns // 2
+        self.columns, self.neighbours = columns, cell.problem["rope"] == "interleaved"
+        positions = torch.arange(first_position, first_position + length, dtype=torch.float64)
+        powers = -torch.arange(pairs, dtype=torch.float64) / pairs
+        angles = torch.outer(positions, float(cell.problem["theta"]) ** powers)
+        self.stack, self.cat = torch.stack, torch.cat
+        self.cos, self.sin = angles.cos().float().to(cell.device), angles.sin().float().to(cell.device)
+
+    def rotated(self, x):
+        """x is [batch, heads, length, columns]."""
+        wide = x.float()
+        a, b = (wide[..., ::2], wide[..., 1::2]) if self.neighbours else wide.chunk(2, -1)
+        ab = (a * self.cos - b * self.sin, a * self.sin + b * self.cos)
+        return (self.stack(ab, -1).flatten(-2) if self.neighbours else self.cat(ab, -1)).to(x.dtype)
 
 
 class TorchLayer(TorchCall):
@@ -21,19 +40,23 @@ class TorchLayer(TorchCall):
 
     def set_up_inputs(self, cell):
         problem = cell.problem
-        for key, feature in REFUSED.items():
-            if problem.get(key, "no") != "no":
-                raise Unsupported(f"this peer has no {feature}")
-        if problem.get("d_shared", "0") != "0":
-            raise Unsupported("this peer has no key that all heads share")
         self.kind, self.grouped = problem["op"], problem["op"] in ("gqa", "mqa")
         self.heads = int(problem["hq"])
         self.key_heads = 1 if self.kind == "mqa" else int(problem.get("hkv", self.heads))
-        parameters = [name for name in cell.arrays if name.endswith(("_weight", "_bias")) and not name.startswith("d")]
+        self.shared, self.epsilon = int(problem.get("d_shared", 0)), float(problem.get("eps", 0))
+        parameters = [name for name in cell.arrays
+                      if name.endswith(("_weight", "_bias", "_norm")) and not name.startswith("d")]
         self.inputs = {name: cell.tensor(name)[:, 0] for name in ("x", "x_kv") if name in cell.arrays}
         self.inputs.update({name: cell.tensor(name)[0, 0] for name in parameters})
-        self.inputs = {name: value[0] if name.endswith("_bias") else value for name, value in self.inputs.items()}
+        self.inputs = {name: value[0] if name.endswith(("_bias", "_norm")) else value
+                       for name, value in self.inputs.items()}
         self.grad_out = cell.tensor("dy")[:, 0] if self.trains else None
+        self.rotary = {}
+        if problem.get("rope", "no") != "no":
+            columns = self.shared or int(problem["rope_dim"])
+            for name, first, length in (("q", "pos", "lq"), ("k", "pos_k", "lk")):
+                self.rotary[name] = RotaryTable(cell, columns, int(problem[first]), int(problem[length]))
+        self.tables = [table for one in self.rotary.values() for table in (one.cos, one.sin)]
         self.set_mask(cell)
 
     def set_mask(self, cell):
@@ -42,18 +65,43 @@ class TorchLayer(TorchCall):
     def project(self, name, rows):
         return self.torch.nn.functional.linear(rows, self.inputs[name + "_weight"], self.inputs.get(name + "_bias"))
 
+    def normalised(self, name, rows):
+        """By the root mean square of each row, if the layer has this norm."""
+        weight = self.inputs.get(name + "_norm")
+        if weight is None:
+            return rows
+        return self.torch.nn.functional.rms_norm(rows, weight.shape, weight, self.epsilon)
+
+    def rotated(self, name, heads):
+        """A shared key's columns come last in a head; without one, the rotated columns come first."""
+        if name not in self.rotary:
+            return heads
+        columns = self.rotary[name].columns
+        parts = heads.split((heads.shape[-1] - columns, columns) if self.shared else
+                            (columns, heads.shape[-1] - columns), -1)
+        turned = self.rotary[name].rotated(parts[1 if self.shared else 0])
+        return self.torch.cat((parts[0], turned) if self.shared else (turned, parts[1]), -1)
+
     def projections(self):
         """q, k and v as [batch, heads, length, dimension]."""
         x, x_kv = self.inputs["x"], self.inputs.get("x_kv", self.inputs["x"])
+        shared_key = None
         if self.kind == "mha_fused":
             q, k, v = self.project("qkv", x).chunk(3, -1)
         elif self.kind == "mla":
             latent = self.project("kv_down", x_kv)
-            q, k, v = self.project("q", self.project("q_down", x)), self.project("k", latent), self.project("v", latent)
+            if self.shared:
+                latent, shared_key = latent.split((latent.shape[-1] - self.shared, self.shared), -1)
+            latent = self.normalised("kv_latent", latent)
+            q = self.project("q", self.normalised("q_latent", self.project("q_down", x)))
+            k, v = self.project("k", latent), self.project("v", latent)
         else:
             q, k, v = self.project("q", x), self.project("k", x_kv), self.project("v", x_kv)
-        return [rows.unflatten(-1, (heads, -1)).transpose(1, 2)
-                for rows, heads in ((q, self.heads), (k, self.key_heads), (v, self.key_heads))]
+        q, k, v = (rows.unflatten(-1, (heads, -1)).transpose(1, 2)
+                   for rows, heads in ((q, self.heads), (k, self.key_heads), (v, self.key_heads)))
+        if shared_key is not None:
+            k = self.torch.cat((k, shared_key[:, None].expand(-1, self.key_heads, -1, -1)), -1)
+        return self.rotated("q", self.normalised("q", q)), self.rotated("k", self.normalised("k", k)), v
 
     def attention(self, q, k, v):
         return formula(self.torch, q, k, v, self.scale, self.hidden)

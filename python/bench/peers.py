@@ -78,6 +78,7 @@ class TorchCall(Kernel):
     """Forward without a graph where only forward is asked for; else with one, and autograd for the gradients."""
 
     hidden = None
+    tables = ()  # constant tensors of a form
 
     def prepare(self, cell):
         if cell.torch is None:
@@ -115,7 +116,7 @@ class TorchCall(Kernel):
         self.gradients = self.torch.autograd.grad(self.out, (*self.inputs.values(),), self.grad_out, retain_graph=True)
 
     def count_saved(self):
-        """Bytes that autograd keeps from forward for backward, inputs and output apart."""
+        """Bytes that autograd keeps from forward for backward, inputs, output and constants apart."""
         kept = {}
 
         def keep(tensor):
@@ -124,7 +125,7 @@ class TorchCall(Kernel):
 
         with self.torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             self.forward()
-        for tensor in (*self.inputs.values(), self.out, self.hidden):
+        for tensor in (*self.inputs.values(), *self.tables, self.out, self.hidden):
             if tensor is not None:
                 kept.pop(tensor.untyped_storage().data_ptr(), None)
         return sum(kept.values())

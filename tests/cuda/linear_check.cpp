@@ -31,8 +31,8 @@ void check_shape(const Shape& shape, DType dtype, DType result, Order order) {
   Set set(shape, dtype, result, order);
   const LinearForwardTensors forward = set.host_forward();
   const LinearBackwardTensors backward = set.host_backward();
-  const auto y = verification::expect_linear_forward(forward, 1);
-  const auto gradients = verification::expect_linear_backward(backward, {}, 1);
+  const auto y = verification::expect_linear_forward(forward, 1, DeviceKind::cuda);
+  const auto gradients = verification::expect_linear_backward(backward, {}, 1, DeviceKind::cuda);
   for (const std::string name : {"cuda.cublaslt", "cuda.own"}) {
     const std::string what = name + " " + shape.words() + " type " + std::to_string(static_cast<int>(dtype)) + " to " +
                              std::to_string(static_cast<int>(result)) + " order " +

@@ -22,7 +22,7 @@
 #include "cuda/runtime/launch.h"
 #include "on_device.h"
 #include "ptx_checks.h"
-#include "verification/attention/row_sums.h"
+#include "verification/row_sums.h"
 
 namespace fovea::cuda {
 namespace {

@@ -1,5 +1,5 @@
 // Sums as tensor cores form them, and the plain evaluation's error with them.
-#include "verification/attention/row_sums.h"
+#include "verification/row_sums.h"
 
 #include <gtest/gtest.h>
 

@@ -1,21 +1,14 @@
 // Events, which are made once and used for all steps.
 #include "cuda/measure/stream_marks.h"
 
-#include <cuda_runtime_api.h>
+#include <deque>
 
-#include "cuda/runtime/check.h"
+#include "cuda/measure/event.h"
 
 namespace fovea::cuda {
 
 struct StreamMarks::Impl {
-  Impl() = default;
-  ~Impl() {
-    for (const cudaEvent_t event : events) cudaEventDestroy(event);
-  }
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
-
-  std::vector<cudaEvent_t> events;
+  std::deque<Event> events;
   std::size_t marks = 0;  // of the events, those that were recorded
 };
 
@@ -25,24 +18,17 @@ StreamMarks::StreamMarks(StreamMarks&&) noexcept = default;
 StreamMarks& StreamMarks::operator=(StreamMarks&&) noexcept = default;
 
 void StreamMarks::mark() {
-  if (impl_->marks == impl_->events.size()) {
-    cudaEvent_t event = nullptr;
-    check(cudaEventCreate(&event), "cudaEventCreate");
-    impl_->events.push_back(event);
-  }
-  check(cudaEventRecord(impl_->events[impl_->marks], nullptr), "cudaEventRecord");
+  if (impl_->marks == impl_->events.size()) impl_->events.emplace_back();
+  impl_->events[impl_->marks].record(nullptr);
   ++impl_->marks;
 }
 
 std::vector<double> StreamMarks::take() {
   std::vector<double> seconds;
   if (impl_->marks == 0) return seconds;
-  check(cudaEventSynchronize(impl_->events[impl_->marks - 1]), "cudaEventSynchronize");
-  for (std::size_t i = 0; i < impl_->marks; ++i) {
-    float milliseconds = 0;
-    check(cudaEventElapsedTime(&milliseconds, impl_->events.front(), impl_->events[i]), "cudaEventElapsedTime");
-    seconds.push_back(milliseconds * 1e-3);
-  }
+  impl_->events[impl_->marks - 1].wait();
+  for (std::size_t i = 0; i < impl_->marks; ++i)
+    seconds.push_back(impl_->events[i].seconds_since(impl_->events.front()));
   impl_->marks = 0;
   return seconds;
 }

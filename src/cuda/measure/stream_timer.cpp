@@ -10,6 +10,7 @@
 
 #include "cuda/measure/captured_graph.h"
 #include "cuda/measure/device_memory.h"
+#include "cuda/measure/event.h"
 #include "cuda/runtime/check.h"
 
 namespace fovea::cuda {
@@ -20,31 +21,6 @@ constexpr int kMostWrites = 16;
 constexpr int kMostInARow = 100;  // runs of a sample, with graph and eager
 constexpr double kSecondsInARow = 2e-3;
 constexpr std::chrono::milliseconds kSettling{100};
-
-class Event {
- public:
-  Event() { check(cudaEventCreate(&event_), "cudaEventCreate"); }
-  ~Event() { cudaEventDestroy(event_); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-
-  void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "cudaEventRecord"); }
-  bool reached() const {
-    const cudaError_t error = cudaEventQuery(event_);
-    if (error == cudaErrorNotReady) return false;
-    check(error, "cudaEventQuery");
-    return true;
-  }
-  void wait() const { check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
-  double seconds_since(const Event& start) const {
-    float milliseconds = 0;
-    check(cudaEventElapsedTime(&milliseconds, start.event_, event_), "cudaEventElapsedTime");
-    return milliseconds * 1e-3;
-  }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
 
 struct EventPair {
   Event start, end;

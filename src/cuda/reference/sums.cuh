@@ -70,7 +70,7 @@ struct FusedSum {
   __device__ void round() {}
 };
 
-// Of tensor cores; Rounding::tensor_cores (verification/attention/row_sums.h) says how they add.
+// Of tensor cores; Rounding::tensor_cores (verification/row_sums.h) says how they add.
 struct TensorCoreSum {
   using Number = float;
   using Term = double;

@@ -8,7 +8,7 @@
 
 #include "core/float16.h"
 #include "fovea/attention.h"
-#include "verification/attention/row_sums.h"
+#include "verification/row_sums.h"
 
 namespace fovea::verification {
 
@@ -31,7 +31,7 @@ struct PlainVariant {
   // As FlashAttention does: forward divides out by the sum of exp(s - max), and backward's P is exp(s - lse). Else P is
   // divided by the sum before it is stored.
   bool divided_last = false;
-  bool tensor_cores = false;    // sums are rounded as tensor cores do
+  bool tensor_cores = false;  // sums are rounded as tensor cores do
   Rounding rounding() const {
     return tensor_cores ? Rounding::tensor_cores : fused ? Rounding::sums : Rounding::products;
   }

@@ -1,5 +1,6 @@
 // With few numbers the plain evaluation's error is a matter of luck. So it is measured in several orders of summation,
-// and on companions whose inputs are moved by up to an eighth. The largest error counts.
+// and on companions whose inputs are moved by up to an eighth. The largest error counts. On a GPU products of 16-bit
+// operands are summed also as its tensor cores sum them.
 #include "verification/linear/check.h"
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include "core/float16.h"
 #include "core/random.h"
 #include "linear/reference.h"
+#include "verification/row_sums.h"
 
 namespace fovea::verification {
 namespace {
@@ -20,10 +22,19 @@ constexpr std::int64_t kMostProducts = std::int64_t{1} << 21;  // rows of larger
 constexpr std::int64_t kSampledRows = 8;
 constexpr int kCompanions = 2;
 constexpr std::int64_t kChunk = 32;
+constexpr std::int64_t kColumns = 64;  // of the result, evaluated together
 
 // `flushed`: subnormal numbers count as zero, as in the processors' bf16 dot products; bf16 only.
 enum class Order { forwards, backwards, fused, chunks, flushed };
 constexpr Order kOrders[] = {Order::forwards, Order::backwards, Order::fused, Order::chunks, Order::flushed};
+
+// A result that is checked, and how.
+struct Checked {
+  const char* name;
+  const SumsOfProducts& sums;
+  const TensorView& result;
+  bool on_tensor_cores;
+};
 
 // Row `r` of a result comprises row `r` of all its heads.
 struct Rows {
@@ -95,17 +106,28 @@ std::vector<RowIndex> indices_of(const TensorView& result, const Rows& rows) {
   return indices;
 }
 
+// The sums of one row for several columns, of which b[column] has the terms.
+std::vector<float> sums_on_tensor_cores(const std::vector<float>& a, const std::vector<std::vector<float>>& b) {
+  std::vector<float> terms(a.size() * b.size());  // those of all columns side by side
+  for (std::size_t column = 0; column < b.size(); ++column) {
+    for (std::size_t t = 0; t < a.size(); ++t) terms[t * b.size() + column] = b[column][t];
+  }
+  RowSums sums(static_cast<std::int64_t>(b.size()), Rounding::tensor_cores);
+  for (std::size_t t = 0; t < a.size(); ++t) sums.add(a[t], terms.data() + t * b.size());
+  return sums.finish();
+}
+
 struct Evaluation {
   RowValues reference;
-  std::vector<RowValues> plain;  // in each order
+  std::vector<RowValues> plain;  // in each order, then on tensor cores
 };
 
-Evaluation evaluate(const SumsOfProducts& sums, const Rows& rows, const TensorView& result, const RowValues* before,
-                    int companion) {
-  Evaluation found{{indices_of(result, rows), result.sizes[3], {}}, {}};
+Evaluation evaluate(const Checked& checked, const Rows& rows, const RowValues* before, int companion) {
+  const SumsOfProducts& sums = checked.sums;
+  Evaluation found{{indices_of(checked.result, rows), checked.result.sizes[3], {}}, {}};
   found.reference.values.resize(rows.chosen.size() * static_cast<std::size_t>(sums.columns));
-  const bool pairs = sums.operands == DType::bf16;
-  found.plain.assign(std::size(kOrders) - (pairs ? 0 : 1), found.reference);
+  const std::size_t orders = std::size(kOrders) - (sums.operands == DType::bf16 ? 0 : 1);
+  found.plain.assign(orders + (checked.on_tensor_cores ? 1 : 0), found.reference);
   std::vector<std::vector<float>> a;
   const auto terms = static_cast<std::size_t>(sums.terms);
   for (const std::int64_t row : rows.chosen) {
@@ -113,32 +135,39 @@ Evaluation evaluate(const SumsOfProducts& sums, const Rows& rows, const TensorVi
     for (std::int64_t t = 0; t < sums.terms; ++t)
       line[static_cast<std::size_t>(t)] = moved(sums.a(row, t), companion, 1, row * sums.terms + t);
   }
-  std::vector<float> b(terms);
-  for (std::int64_t column = 0; column < sums.columns; ++column) {
-    for (std::int64_t t = 0; t < sums.terms; ++t)
-      b[static_cast<std::size_t>(t)] = moved(sums.b(column, t), companion, 2, column * sums.terms + t);
-    const float bias = sums.bias ? moved(sums.bias(column), companion, 3, column) : 0.0f;
+  for (std::int64_t begin = 0; begin < sums.columns; begin += kColumns) {
+    std::vector<std::vector<float>> b;
+    std::vector<float> bias;
+    for (std::int64_t column = begin; column < std::min(begin + kColumns, sums.columns); ++column) {
+      auto& line = b.emplace_back(terms);
+      for (std::int64_t t = 0; t < sums.terms; ++t)
+        line[static_cast<std::size_t>(t)] = moved(sums.b(column, t), companion, 2, column * sums.terms + t);
+      bias.push_back(sums.bias ? moved(sums.bias(column), companion, 3, column) : 0.0f);
+    }
     for (std::size_t r = 0; r < a.size(); ++r) {
-      const std::size_t n = r * static_cast<std::size_t>(sums.columns) + static_cast<std::size_t>(column);
-      const double old = before != nullptr ? before->values[n] : 0;
-      found.reference.values[n] = old + exact_sum(a[r], b) + static_cast<double>(bias);
-      for (std::size_t order = 0; order < found.plain.size(); ++order)
-        found.plain[order].values[n] =
-            stored(static_cast<float>(old) + (plain_sum(a[r], b, kOrders[order]) + bias), result.dtype);
+      const auto on_tensor_cores = checked.on_tensor_cores ? sums_on_tensor_cores(a[r], b) : std::vector<float>();
+      for (std::size_t c = 0; c < b.size(); ++c) {
+        const std::size_t n = r * static_cast<std::size_t>(sums.columns) + static_cast<std::size_t>(begin) + c;
+        const double old = before != nullptr ? before->values[n] : 0;
+        found.reference.values[n] = old + exact_sum(a[r], b[c]) + static_cast<double>(bias[c]);
+        for (std::size_t way = 0; way < found.plain.size(); ++way) {
+          const float sum = way < orders ? plain_sum(a[r], b[c], kOrders[way]) : on_tensor_cores[c];
+          found.plain[way].values[n] = stored(static_cast<float>(old) + (sum + bias[c]), checked.result.dtype);
+        }
+      }
     }
   }
   return found;
 }
 
-void expect(const std::string& name, const SumsOfProducts& sums, const TensorView& result, const TensorSet& before,
-            std::uint64_t seed, bool poisoned, Expectation& expected) {
-  const Rows rows = rows_of(sums, seed);
+void expect(const Checked& checked, const TensorSet& before, std::uint64_t seed, bool poisoned, Expectation& expected) {
+  const Rows rows = rows_of(checked.sums, seed);
   RowValues old;
-  const MutableTensorView* const added_to = before.find(name);
-  if (added_to != nullptr) old = read_rows(*added_to, indices_of(result, rows));
-  ExpectedTensor tensor{name, {}, {.factor = kFactor, .stored = result.dtype, .poisoned = poisoned}};
+  const MutableTensorView* const added_to = before.find(checked.name);
+  if (added_to != nullptr) old = read_rows(*added_to, indices_of(checked.result, rows));
+  ExpectedTensor tensor{checked.name, {}, {.factor = kFactor, .stored = checked.result.dtype, .poisoned = poisoned}};
   for (int companion = 0; companion <= (poisoned ? 0 : kCompanions); ++companion) {
-    const Evaluation found = evaluate(sums, rows, result, added_to != nullptr ? &old : nullptr, companion);
+    const Evaluation found = evaluate(checked, rows, added_to != nullptr ? &old : nullptr, companion);
     for (const RowValues& plain : found.plain) tensor.bound.plain.raise_to(error_of(plain, found.reference));
     if (companion == 0) tensor.reference = found.reference;
   }
@@ -147,20 +176,28 @@ void expect(const std::string& name, const SumsOfProducts& sums, const TensorVie
   expected.tensors.push_back(std::move(tensor));
 }
 
+// No tensor core sums a bias gradient.
+bool uses_tensor_cores(DeviceKind device, const TensorView& operand) {
+  return device != DeviceKind::cpu && operand.dtype != DType::fp32;
+}
+
 }  // namespace
 
-Expectation expect_linear_forward(const LinearForwardTensors& t, std::uint64_t seed, bool may_be_non_finite) {
+Expectation expect_linear_forward(const LinearForwardTensors& t, std::uint64_t seed, DeviceKind device,
+                                  bool may_be_non_finite) {
   Expectation expected;
-  expect("y", linear::sums_of_y(t), t.y, {}, seed, may_be_non_finite, expected);
+  expect({"y", linear::sums_of_y(t), t.y, uses_tensor_cores(device, t.x)}, {}, seed, may_be_non_finite, expected);
   return expected;
 }
 
 Expectation expect_linear_backward(const LinearBackwardTensors& t, const TensorSet& before, std::uint64_t seed,
-                                   bool may_be_non_finite) {
+                                   DeviceKind device, bool may_be_non_finite) {
   Expectation expected;
-  if (t.dx) expect("dx", linear::sums_of_dx(t), t.dx, before, seed, may_be_non_finite, expected);
-  if (t.dweight) expect("dweight", linear::sums_of_dweight(t), t.dweight, before, seed, may_be_non_finite, expected);
-  if (t.dbias) expect("dbias", linear::sums_of_dbias(t), t.dbias, before, seed, may_be_non_finite, expected);
+  const bool tensor_cores = uses_tensor_cores(device, t.x);
+  const auto expect_one = [&](const Checked& checked) { expect(checked, before, seed, may_be_non_finite, expected); };
+  if (t.dx) expect_one({"dx", linear::sums_of_dx(t), t.dx, tensor_cores});
+  if (t.dweight) expect_one({"dweight", linear::sums_of_dweight(t), t.dweight, tensor_cores});
+  if (t.dbias) expect_one({"dbias", linear::sums_of_dbias(t), t.dbias, false});
   return expected;
 }
 

@@ -98,8 +98,9 @@ Expectation Linear::expect(const Case& c, Pass pass, const TensorSet& given) con
     if (!is_read(one.role) && given.find(one.name) == nullptr)
       all.add(one.name, {.data = &unread, .dtype = one.dtype, .sizes = one.sizes, .strides = one.strides});
   }
-  if (pass == Pass::forward) return expect_linear_forward(forward_tensors(all), c.seed(), non_finite);
-  return expect_linear_backward(backward_tensors(c, all), accumulates(c) ? given : TensorSet{}, c.seed(), non_finite);
+  if (pass == Pass::forward) return expect_linear_forward(forward_tensors(all), c.seed(), c.device(), non_finite);
+  return expect_linear_backward(backward_tensors(c, all), accumulates(c) ? given : TensorSet{}, c.seed(), c.device(),
+                                non_finite);
 }
 
 std::vector<ImplementationFacts> Linear::implementations() const {

@@ -1,5 +1,5 @@
 // The sums of some neighbouring columns stay in registers while all waiting rows are added to them.
-#include "verification/attention/row_sums.h"
+#include "verification/row_sums.h"
 
 #include <algorithm>
 #include <cmath>
