@@ -185,8 +185,8 @@ def marks(axes, _: Picture, panel: Panel, looks: Looks) -> None:
     for series in panel.series:
         look = looks[series.name]
         axes.plot(series.points.x, series.points.y.astype(float), color=look.colour, marker=look.marker)
-    axes.margins(x=0.15, y=0.08)
-    axes.set_ylim(bottom=0)
+    axes.margins(x=0.15)
+    axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
 
 
 def roofline(axes, _: Picture, panel: Panel, looks: Looks) -> None:
