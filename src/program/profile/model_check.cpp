@@ -10,6 +10,7 @@
 #include "core/binary_size.h"
 #include "core/random.h"
 #include "fovea/error.h"
+#include "program/interrupt.h"
 #include "program/machine/device.h"
 #include "program/profile/model_memory.h"
 #include "verification/model/check.h"
@@ -77,6 +78,10 @@ model::Config checked_config(model::Config config) {
 
 std::string layers_of(const model::Config& checked) { return checked.layers == 1 ? "one layer" : "two layers"; }
 
+void go_on(const ProfileSettings& settings) {
+  if (settings.stops && settings.stops()) throw Interrupted();
+}
+
 }  // namespace
 
 model::Extent checked_extent(const model::Config& profiled, std::int64_t context) {
@@ -142,8 +147,11 @@ ModelVerdict check_model(const model::Config& profiled, const ProfileSettings& s
   if (wanted > free)
     return {"oom", "its check wants " + core::binary_size(wanted) + ", free " + core::binary_size(free), {}, {}};
   const std::uint64_t seed = std::random_device()();
-  ModelVerdict verdict = verdict_on(checked_step(profiled, settings, seed));
-  if (!verdict.reason.empty()) verdict.reason += fmt::format(" (seed {})", seed);
+  const CheckedStep step = checked_step(profiled, settings, seed);
+  go_on(settings);
+  ModelVerdict verdict = verdict_on(step);
+  go_on(settings);
+  if (verdict.status != "ok") verdict.reason += fmt::format(" (seed {})", seed);
   return verdict;
 } catch (const Error& error) {  // others may have taken memory meanwhile
   if (error.status() != Status::out_of_memory) throw;

@@ -42,7 +42,7 @@ struct ModelVerdict {
 // By the reference, bounds and comparer of op=model.
 ModelVerdict verdict_on(const CheckedStep& step);
 
-// Both, with numbers that differ from run to run.
+// Both, with numbers that differ from run to run. Throws Interrupted once settings.stops() is true.
 ModelVerdict check_model(const model::Config& profiled, const ProfileSettings& settings);
 
 }  // namespace fovea::program

@@ -83,8 +83,7 @@ void add_peers(std::list<ModelPeer>& peers, model::Model& model, const model::Ba
   }
 }
 
-// Whether the model may be timed: it is then there, unless the run was stopped. Its check takes memory too, so it comes
-// before.
+// Whether the model may be timed: it is then there. Its check takes memory too, so it comes before. Throws Interrupted.
 ModelVerdict make_model(std::optional<model::Model>& model, const ProfiledModel& profiled, const ProfileRow& planned,
                         const ProfileSettings& s) {
   ModelVerdict verdict;
@@ -92,7 +91,7 @@ ModelVerdict make_model(std::optional<model::Model>& model, const ProfiledModel&
     if (s.on_check) s.on_check();
     verdict = check_model(profiled.config, s);
   }
-  if (verdict.status != "ok" || (s.stops && s.stops())) return verdict;
+  if (verdict.status != "ok") return verdict;
   verdict.reason = no_room(model, profiled, planned, s);
   if (!verdict.reason.empty()) verdict.status = "oom";
   return verdict;
