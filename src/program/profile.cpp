@@ -42,7 +42,7 @@ constexpr const char* kProfileExamples = R"(Examples:
   fovea profile --preset report-d1 --with torch --python PATH -o run.jsonl
   fovea profile --preset report-d1 --scale full --device cuda
   fovea profile --layers 4 --width 256 --heads 4 --hidden 1024 --batch 8
-Exit codes: 0 done, 1 a wrong or failed peer, 2 bad usage or input,
+Exit codes: 0 done, 1 a wrong answer or a failed peer, 2 bad usage or input,
 3 the disk is full, 4 no such device, 130 interrupted.
 )";
 
@@ -194,6 +194,7 @@ class Results {
     return !s.stops();
   }
 
+  void on_check(const std::string& model) { progress_.on_check(model, all_.size()); }
   void on_step(const std::string& model, const ProfileStep& step) { progress_.on_step(model, step, all_.size()); }
 
   // After an interrupt.
@@ -268,6 +269,7 @@ int run_profile(const ProfileOptions& o) {
         spans.push_back(std::move(span));
       };
     }
+    s.on_check = [&] { results.on_check(one.name); };
     s.on_step = [&](const ProfileStep& step) { results.on_step(one.name, step); };
     whole = whole && profile(one, s, [&results](ProfileResult result) { results.take(std::move(result)); });
     if (whole && o.memory) whole = results.add_largest(one, s);

@@ -25,7 +25,7 @@ TEST(ProfileRun, AnInterruptKeepsTheRowsThatAreThere) {
 
 TEST(ProfileRun, TellsItsProgress) {
   const Ended plain = fovea(small_profile({}));
-  EXPECT_EQ(plain.err.find("[1/3] custom forward begins\n[1/3] custom forward fovea "), 0u) << plain.err;
+  EXPECT_EQ(plain.err.find("[1/3] custom: checking against the reference\n[1/3] custom forward begins\n[1/3] custom forward fovea "), 0u) << plain.err;
   EXPECT_NE(plain.err.find("[3/3] custom step begins\n[3/3] custom step fovea "), std::string::npos) << plain.err;
   EXPECT_EQ(plain.err.find(" of 5 steps"), std::string::npos) << "a line that moves is for terminals: " << plain.err;
   const Ended shown = fovea(small_profile({}), {.terminal = true});

@@ -88,10 +88,10 @@ std::string no_room(std::optional<model::Model>& model, const ProfiledModel& pro
   }
 }
 
-std::vector<std::int32_t> random_tokens(const model::Config& config, std::int64_t rows) {
+std::vector<std::int32_t> random_tokens(const model::Config& config, std::int64_t rows, std::uint64_t seed) {
   std::vector<std::int32_t> tokens;
   for (std::int64_t i = 0; i < 2 * rows; ++i) {
-    const std::uint32_t random = core::philox(1, 0, static_cast<std::uint64_t>(i))[0];
+    const std::uint32_t random = core::philox(seed, 0, static_cast<std::uint64_t>(i))[0];
     tokens.push_back(static_cast<std::int32_t>(random % static_cast<std::uint32_t>(config.vocabulary)));
   }
   return tokens;

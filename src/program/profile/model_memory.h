@@ -22,7 +22,7 @@ std::string no_room(std::optional<model::Model>& model, const ProfiledModel& pro
                     const ProfileSettings& settings);
 
 // Random tokens, then their targets.
-std::vector<std::int32_t> random_tokens(const model::Config& config, std::int64_t rows);
+std::vector<std::int32_t> random_tokens(const model::Config& config, std::int64_t rows, std::uint64_t seed = 1);
 model::Batch batch_of(const std::vector<std::int32_t>& tokens);
 
 // Bytes that are allocated: by this library on a CPU; on a GPU by everybody, since this object was made.

@@ -33,6 +33,10 @@ void PassProgress::show(const std::string& text) {
   std::fflush(stderr);
 }
 
+void PassProgress::on_check(const std::string& model, std::size_t done) {
+  show(fmt::format("[{}/{}] {}: checking against the reference", done + 1, expected_, model));
+}
+
 void PassProgress::on_step(const std::string& model, const ProfileStep& step, std::size_t done) {
   const auto now = std::chrono::steady_clock::now();
   const std::string name = fmt::format("[{}/{}] {} {}", done + 1, expected_, model, step.passes);

@@ -17,6 +17,8 @@ class PassProgress {
   PassProgress(const PassProgress&) = delete;
   PassProgress& operator=(const PassProgress&) = delete;
 
+  void on_check(const std::string& model, std::size_t done);
+
   // `done`: results that are there. The first step is often slow, so the others alone tell the time left.
   void on_step(const std::string& model, const ProfileStep& step, std::size_t done);
   void on_result(const std::string& text, std::size_t done);

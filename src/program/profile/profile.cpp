@@ -9,6 +9,7 @@
 #include "model/problem_line.h"
 #include "program/interrupt.h"
 #include "program/profile/clock_and_power.h"
+#include "program/profile/model_check.h"
 #include "program/profile/model_memory.h"
 #include "program/profile/model_peer.h"
 #include "program/profile/phases.h"
@@ -82,6 +83,20 @@ void add_peers(std::list<ModelPeer>& peers, model::Model& model, const model::Ba
   }
 }
 
+// Whether the model may be timed: it is then there. Its check takes memory too, so it comes before. Throws Interrupted.
+ModelVerdict make_model(std::optional<model::Model>& model, const ProfiledModel& profiled, const ProfileRow& planned,
+                        const ProfileSettings& s) {
+  ModelVerdict verdict;
+  if (planned.planned_bytes <= s.free_bytes) {
+    if (s.on_check) s.on_check();
+    verdict = check_model(profiled.config, s);
+  }
+  if (verdict.status != "ok") return verdict;
+  verdict.reason = no_room(model, profiled, planned, s);
+  if (!verdict.reason.empty()) verdict.status = "oom";
+  return verdict;
+}
+
 }  // namespace
 
 verification::Case problem_of(const ProfiledModel& model, const ProfileSettings& s) {
@@ -97,6 +112,7 @@ bool profile(const ProfiledModel& profiled, const ProfileSettings& s,
   std::vector<std::int32_t> tokens;  // once the model is there: a batch beyond the memory is a row too
   MemoryMeter meter(s.device.kind);
   std::optional<model::Model> model;
+  const ModelVerdict verdict = make_model(model, profiled, planned, s);
   std::vector<ProfileResult> results;
   const auto tell_begin = [&s](const std::string& passes) {
     if (s.on_step) s.on_step({.passes = passes});
@@ -107,10 +123,10 @@ bool profile(const ProfiledModel& profiled, const ProfileSettings& s,
     ProfileResult& result = results.emplace_back(ProfileResult{.row = planned, .problem = problem});
     result.row.passes = passes;
     result.row.flops = 0;
-    result.reason = result.row.reason = no_room(model, profiled, planned, s);
-    if (!result.reason.empty()) {
-      result.status = result.row.status = "oom";
-    } else {  // before peers take memory of the same GPU
+    result.status = result.row.status = verdict.status;
+    result.reason = result.row.reason = verdict.reason;
+    result.error = verdict.error, result.checked = verdict.compared;
+    if (result.status == "ok") {  // before peers take memory of the same GPU
       if (tokens.empty()) tokens = random_tokens(profiled.config, s.batch * s.context);
       measure_memory(*model, batch_of(tokens), meter, result.row);
     }

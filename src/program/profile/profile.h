@@ -47,6 +47,8 @@ struct ProfileSettings {
   double timeout = 600;                    // seconds until a peer must answer; its first steps may compile
   std::function<bool()> stops = {};        // asked before each step
   std::function<void(Span)> on_span = {};  // phases and parts of the measured steps of this library
+  // Before layers are compared with the reference, which may take seconds.
+  std::function<void()> on_check = {};
   // Once the model is there, with random weights.
   std::function<void(model::Model&)> on_model = {};
   // As passes begin, and after each of their steps.
@@ -64,7 +66,8 @@ struct ProfileResult {
   std::string status = "ok", reason;                   // of kRowStatuses
   PhaseSeconds seconds;                                // only if status is ok
   double forward_flops = 0, backward_flops = 0;        // of products and attention
-  std::map<std::string, ErrorFigures> error;           // of a peer: its loss and gradients against this library's
+  std::map<std::string, ErrorFigures> error;           // of what was checked; of a peer: against this library
+  std::string checked;                                 // what was compared with the reference before
   std::optional<std::int64_t> state_bytes;             // before forward
   std::optional<std::int64_t> held_bytes, more_bytes;  // before backward, and beyond that at the peak
   std::optional<double> clock_mhz, power_w;            // while it made its steps
@@ -76,7 +79,8 @@ verification::Case problem_of(const ProfiledModel& model, const ProfileSettings&
 // A result for each pass and implementation, given to `done` as soon as it is there. Tokens are random. Phases:
 // forward; backward, which writes the gradients; optimizer, which clips them and makes a step of AdamW. Each ends
 // when its work has ended. After each step, its products run alone. On a GPU parts are timed in as many further steps,
-// by events between them. A peer gets this library's weights, and is timed only if its loss and all gradients agree.
+// by events between them. Before all that, layers are compared with the reference: a model that fails is not timed. A
+// peer gets this library's weights, and is timed only if its loss and all gradients agree.
 // Returns false if it was stopped.
 bool profile(const ProfiledModel& model, const ProfileSettings& settings,
              const std::function<void(ProfileResult)>& done);

@@ -147,6 +147,16 @@ std::string beyond_products_table(const std::vector<ProfileResult>& results, con
   return model + ": ms, medians; products are fovea's, alone\n" + aligned(table) + "\n";
 }
 
+// What was compared before the model was timed, and what is wrong with it.
+std::string check_line(const ProfileResult& result) {
+  constexpr std::size_t kMostOfReason = 400;  // the record has all
+  if (result.checked.empty()) return {};
+  const bool is_wrong = result.status == "mismatch";
+  std::string text = (is_wrong ? "wrong: " : "checked: ") + result.checked + ", against the reference\n";
+  if (is_wrong) text += wrapped(cut_to(core::printable(result.reason), kMostOfReason), 2) + "\n";
+  return text;
+}
+
 // In any kind of step of the row's model.
 std::string most_measured(const std::vector<ProfileResult>& results, const ProfileRow& row) {
   std::int64_t most = 0;
@@ -229,8 +239,10 @@ std::string profile_table(const std::vector<ProfileResult>& results, const Ceili
   }
   std::string text;
   for (const std::string& model : models) {
-    text += model + ": milliseconds, mean and standard deviation\n" + aligned(times[model]) + "\n" + model +
-            ": milliseconds of all phases, clock and power\n" + aligned(wholes[model]) + "\n" + model +
+    const ProfileResult& own = *std::ranges::find_if(
+        results, [&model](const auto& one) { return one.row.model == model && one.impl == kOwnName; });
+    text += model + ": milliseconds, mean and standard deviation\n" + aligned(times[model]) + check_line(own) + "\n" +
+            model + ": milliseconds of all phases, clock and power\n" + aligned(wholes[model]) + "\n" + model +
             ": rates of all phases\n" + aligned(rates[model]) + "\n";
     const ProfileResult* longest = nullptr;
     for (const ProfileResult& one : results) {

@@ -117,7 +117,7 @@ struct ProfileRow {
   std::string passes;  // forward, forward+backward or step
   std::int64_t batch = 0, context = 0;
   std::string device = "cpu";                   // or cuda
-  std::string status, reason;                   // ok; oom: the plan is larger than the free memory
+  std::string status, reason;                   // ok; oom: no room; mismatch: its layers are wrong
   std::map<std::string, PartTimes> parts;       // forward.norm, backward.attention, ..
   std::map<std::string, MemoryFigures> memory;  // after_init, forward, before_backward, backward, optimizer
   std::string largest;  // batch or context: the largest that fits, verified by one step; empty: as the user says

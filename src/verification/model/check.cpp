@@ -35,17 +35,20 @@ class ModelErrors {
 
   Expectation expectation() const {
     Expectation expected;
-    const auto exact = values_of<double>(*inputs_, ExactArithmetic());
-    for (std::size_t n = 0; n < results_.size(); ++n) {
+    auto exact = values_of<double>(*inputs_, ExactArithmetic());
+    for (const TensorSpec& one : results_) {
       ExpectedTensor& tensor = expected.tensors.emplace_back();
-      tensor.name = results_[n].name;
-      tensor.reference = exact[n];
-      tensor.bound.factor = pass_ == Pass::forward ? 2 : 3;
-      tensor.bound.stored = results_[n].dtype;
+      tensor.name = one.name;
+      tensor.bound.factor = tensor.name == kLosses ? 2 : 3;
+      tensor.bound.stored = one.dtype;
     }
     raise(expected, *inputs_, 0, exact);
     raise_on_neighbours(expected, 1, repeats(kPlainFlops, kLeast, kMost));
-    for (ExpectedTensor& one : expected.tensors) allow_overflow(one.reference, one.bound);
+    for (std::size_t n = 0; n < results_.size(); ++n) {
+      ExpectedTensor& tensor = expected.tensors[n];
+      tensor.reference = std::move(exact[n]);
+      allow_overflow(tensor.reference, tensor.bound);
+    }
     return expected;
   }
 
@@ -93,7 +96,7 @@ class ModelErrors {
       RowValues& rows = all.emplace_back();
       rows.columns = one.sizes[3];
       for (std::int64_t row = 0; row < one.sizes[2]; ++row) rows.rows.push_back({0, 0, row});
-      if (pass_ == Pass::forward) {
+      if (one.name == kLosses) {
         rows.values.assign(answer.losses.values.begin(), answer.losses.values.end());
         continue;
       }

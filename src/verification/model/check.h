@@ -10,11 +10,11 @@
 
 namespace fovea::verification {
 
-// Names of tensors: losses, and these with the name of a parameter behind them.
-inline constexpr std::string_view kGradientOf = "gradient.", kUpdated = "updated.", kFirstMoment = "first_moment.",
-                                  kSecondMoment = "second_moment.";
+// Names of tensors, all but the first with the name of a parameter behind them.
+inline constexpr std::string_view kLosses = "losses", kGradientOf = "gradient.", kUpdated = "updated.",
+                                  kFirstMoment = "first_moment.", kSecondMoment = "second_moment.";
 
-// `results`: the tensors of one pass that are wanted. `update`: what a step does behind backward.
+// `results`: the tensors that are wanted; backward has the losses too. `update`: what a step does behind backward.
 Expectation expect_model(const std::shared_ptr<const ModelInputs>& inputs, const std::optional<ModelUpdate>& update,
                          Pass pass, const std::vector<TensorSpec>& results);
 

@@ -89,17 +89,15 @@ class Evaluation {
     return m;
   }
   // A matrix as products read it.
-  Matrix<Number> matrix(std::int64_t offset, std::int64_t rows, std::int64_t columns) const {
+  Matrix<float> matrix(std::int64_t offset, std::int64_t rows, std::int64_t columns) const {
     Matrix<float> rounded(rows, columns);
     std::copy_n(in_.weights.begin() + offset, rows * columns, rounded.values.begin());
     round_to(c_.dtype, rounded);
-    Matrix<Number> m(rows, columns);
-    std::copy(rounded.values.begin(), rounded.values.end(), m.values.begin());
-    return m;
+    return rounded;
   }
 
   Matrix<Number> multiply(const Matrix<Number>& x, std::int64_t offset, std::int64_t columns) const {
-    return arithmetic_.multiply(x, transposed(matrix(offset, columns, x.columns)));
+    return arithmetic_.multiply(x, Operand(matrix(offset, columns, x.columns), true));
   }
   Matrix<Number> stored(Matrix<Number> m) const {
     arithmetic_.store(m);
@@ -108,13 +106,16 @@ class Evaluation {
   // Adds the gradient of the matrix, and returns that of x.
   Matrix<Number> multiply_backward(const Matrix<Number>& x, std::int64_t offset, const Matrix<Number>& dy) {
     add_product(offset, dy.columns, x.columns, transposed(dy), x);
-    return stored(arithmetic_.multiply(dy, matrix(offset, dy.columns, x.columns)));
+    return stored(arithmetic_.multiply(dy, Operand(matrix(offset, dy.columns, x.columns))));
   }
   void add_product(std::int64_t offset, std::int64_t rows, std::int64_t columns, const Matrix<Number>& a,
                    const Matrix<Number>& b) {
     const auto at = gradients_.begin() + offset;
-    Matrix<Number> before(rows, columns);
-    std::copy_n(at, rows * columns, before.values.begin());
+    Matrix<Number> before;
+    if (!in_.gradients.empty()) {
+      before = Matrix<Number>(rows, columns);
+      std::copy_n(at, rows * columns, before.values.begin());
+    }
     const Matrix<Number> sum = arithmetic_.multiply(a, b, before);
     std::copy(sum.values.begin(), sum.values.end(), at);
   }

@@ -118,7 +118,7 @@ class ModelCall {
   }
 
   void end() {
-    if (const MutableTensorView view = tensors_["losses"]; view && has_run_forward_) {
+    if (const MutableTensorView view = tensors_[kLosses]; view && has_run_forward_) {
       const std::vector<double> losses = model_.token_losses(context_);
       for_each_element(view, [&](std::int64_t n, std::int64_t at) {
         core::store_from_float(view.data, view.dtype, at, static_cast<float>(losses[static_cast<std::size_t>(n)]));
@@ -181,7 +181,7 @@ std::vector<TensorSpec> ModelOperation::tensors(const Case& c) const {
   add("targets", Role::input, rows);
   add_parameters("", Role::parameter);
   if (c.updates()) add_parameters(kFirstMoment, Role::parameter), add_parameters(kSecondMoment, Role::parameter);
-  add("losses", Role::output, rows);
+  add(std::string(kLosses), Role::output, rows);
   if (c.backwards()) add_parameters(kGradientOf, Role::gradient);
   if (c.updates()) add_parameters(kUpdated, Role::gradient);
   return tensors;
