@@ -317,7 +317,7 @@ void add_profile(CLI::App& app, Action& action) {
       ->delimiter(',')
       ->check(CLI::IsMember({"forward", "forward+backward", "step"}))
       ->type_name("LIST");
-  add_count("--warm-up", o->settings.warm_up, "steps before those that are measured", 0);
+  add_count("--warm-up,--warmup", o->settings.warm_up, "steps before those that are measured", 0);
   add_count("--steps", o->settings.steps, "measured steps", 3);
   verb->add_option("--threads", o->settings.threads,
                    "CPU threads (default: FOVEA_THREADS, else all\nprocessors that this process may use)")

@@ -98,6 +98,7 @@ CheckedStep checked_step(const model::Config& profiled, const ProfileSettings& s
   model::Model model(config, extent, seed, settings.device);
   const auto inputs = std::make_shared<ModelInputs>(config);
   inputs->extent = extent;
+  inputs->device = settings.device.kind;
   inputs->tokens = random_tokens(config, extent.rows(), seed);
   inputs->targets.assign(inputs->tokens.begin() + extent.rows(), inputs->tokens.end());
   inputs->tokens.resize(static_cast<std::size_t>(extent.rows()));

@@ -4,7 +4,10 @@
 #include "verification/linear/check.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/float16.h"
@@ -20,7 +23,7 @@ using linear::SumsOfProducts;
 constexpr double kFactor = 2;
 constexpr std::int64_t kMostProducts = std::int64_t{1} << 21;  // rows of larger results are sampled
 constexpr std::int64_t kSampledRows = 8;
-constexpr int kCompanions = 2;
+constexpr int kCompanions = 2, kMostCompanions = 16;  // the rest only if an answer is beyond its bound
 constexpr std::int64_t kChunk = 32;
 constexpr std::int64_t kColumns = 64;  // of the result, evaluated together
 
@@ -28,18 +31,20 @@ constexpr std::int64_t kColumns = 64;  // of the result, evaluated together
 enum class Order { forwards, backwards, fused, chunks, flushed };
 constexpr Order kOrders[] = {Order::forwards, Order::backwards, Order::fused, Order::chunks, Order::flushed};
 
-// A result that is checked, and how.
-struct Checked {
-  const char* name;
-  const SumsOfProducts& sums;
-  const TensorView& result;
-  bool on_tensor_cores;
-};
-
 // Row `r` of a result comprises row `r` of all its heads.
 struct Rows {
   std::vector<std::int64_t> chosen;
   bool complete = true;
+};
+
+// A result that is checked.
+struct Checked {
+  std::string name;
+  SumsOfProducts sums;
+  TensorView result;
+  bool on_tensor_cores;
+  Rows rows = {};
+  RowValues before = {};  // what the call adds to; empty: nothing
 };
 
 Rows rows_of(const SumsOfProducts& sums, std::uint64_t seed) {
@@ -106,15 +111,22 @@ std::vector<RowIndex> indices_of(const TensorView& result, const Rows& rows) {
   return indices;
 }
 
-// The sums of one row for several columns, of which b[column] has the terms.
-std::vector<float> sums_on_tensor_cores(const std::vector<float>& a, const std::vector<std::vector<float>>& b) {
-  std::vector<float> terms(a.size() * b.size());  // those of all columns side by side
+// The sums of one row for several columns, of which b[column] has the terms; also from the last term to the first,
+// since a sum loses more to its roundings after a large term than before it.
+std::array<std::vector<float>, 2> sums_on_tensor_cores(const std::vector<float>& a,
+                                                       const std::vector<std::vector<float>>& b) {
+  const std::size_t count = a.size();
+  std::vector<float> terms(count * b.size());  // those of all columns side by side
   for (std::size_t column = 0; column < b.size(); ++column) {
-    for (std::size_t t = 0; t < a.size(); ++t) terms[t * b.size() + column] = b[column][t];
+    for (std::size_t t = 0; t < count; ++t) terms[t * b.size() + column] = b[column][t];
   }
-  RowSums sums(static_cast<std::int64_t>(b.size()), Rounding::tensor_cores);
-  for (std::size_t t = 0; t < a.size(); ++t) sums.add(a[t], terms.data() + t * b.size());
-  return sums.finish();
+  const auto columns = static_cast<std::int64_t>(b.size());
+  RowSums forwards(columns, Rounding::tensor_cores), backwards(columns, Rounding::tensor_cores);
+  for (std::size_t t = 0; t < count; ++t) {
+    forwards.add(a[t], terms.data() + t * b.size());
+    backwards.add(a[count - 1 - t], terms.data() + (count - 1 - t) * b.size());
+  }
+  return {forwards.finish(), backwards.finish()};
 }
 
 struct Evaluation {
@@ -122,15 +134,16 @@ struct Evaluation {
   std::vector<RowValues> plain;  // in each order, then on tensor cores
 };
 
-Evaluation evaluate(const Checked& checked, const Rows& rows, const RowValues* before, int companion) {
+Evaluation evaluate(const Checked& checked, int companion) {
   const SumsOfProducts& sums = checked.sums;
-  Evaluation found{{indices_of(checked.result, rows), checked.result.sizes[3], {}}, {}};
-  found.reference.values.resize(rows.chosen.size() * static_cast<std::size_t>(sums.columns));
+  const std::vector<std::int64_t>& rows = checked.rows.chosen;
+  Evaluation found{{indices_of(checked.result, checked.rows), checked.result.sizes[3], {}}, {}};
+  found.reference.values.resize(rows.size() * static_cast<std::size_t>(sums.columns));
   const std::size_t orders = std::size(kOrders) - (sums.operands == DType::bf16 ? 0 : 1);
-  found.plain.assign(orders + (checked.on_tensor_cores ? 1 : 0), found.reference);
+  found.plain.assign(orders + (checked.on_tensor_cores ? 2 : 0), found.reference);
   std::vector<std::vector<float>> a;
   const auto terms = static_cast<std::size_t>(sums.terms);
-  for (const std::int64_t row : rows.chosen) {
+  for (const std::int64_t row : rows) {
     auto& line = a.emplace_back(terms);
     for (std::int64_t t = 0; t < sums.terms; ++t)
       line[static_cast<std::size_t>(t)] = moved(sums.a(row, t), companion, 1, row * sums.terms + t);
@@ -145,14 +158,15 @@ Evaluation evaluate(const Checked& checked, const Rows& rows, const RowValues* b
       bias.push_back(sums.bias ? moved(sums.bias(column), companion, 3, column) : 0.0f);
     }
     for (std::size_t r = 0; r < a.size(); ++r) {
-      const auto on_tensor_cores = checked.on_tensor_cores ? sums_on_tensor_cores(a[r], b) : std::vector<float>();
+      std::array<std::vector<float>, 2> on_tensor_cores;
+      if (checked.on_tensor_cores) on_tensor_cores = sums_on_tensor_cores(a[r], b);
       for (std::size_t c = 0; c < b.size(); ++c) {
         const std::size_t n = r * static_cast<std::size_t>(sums.columns) + static_cast<std::size_t>(begin) + c;
-        const double old = before != nullptr ? before->values[n] : 0;
-        found.reference.values[n] = old + exact_sum(a[r], b[c]) + static_cast<double>(bias[c]);
+        const double before = checked.before.values.empty() ? 0 : checked.before.values[n];
+        found.reference.values[n] = before + exact_sum(a[r], b[c]) + static_cast<double>(bias[c]);
         for (std::size_t way = 0; way < found.plain.size(); ++way) {
-          const float sum = way < orders ? plain_sum(a[r], b[c], kOrders[way]) : on_tensor_cores[c];
-          found.plain[way].values[n] = stored(static_cast<float>(old) + (sum + bias[c]), checked.result.dtype);
+          const float sum = way < orders ? plain_sum(a[r], b[c], kOrders[way]) : on_tensor_cores[way - orders][c];
+          found.plain[way].values[n] = stored(static_cast<float>(before) + (sum + bias[c]), checked.result.dtype);
         }
       }
     }
@@ -160,20 +174,33 @@ Evaluation evaluate(const Checked& checked, const Rows& rows, const RowValues* b
   return found;
 }
 
-void expect(const Checked& checked, const TensorSet& before, std::uint64_t seed, bool poisoned, Expectation& expected) {
-  const Rows rows = rows_of(checked.sums, seed);
-  RowValues old;
-  const MutableTensorView* const added_to = before.find(checked.name);
-  if (added_to != nullptr) old = read_rows(*added_to, indices_of(checked.result, rows));
-  ExpectedTensor tensor{checked.name, {}, {.factor = kFactor, .stored = checked.result.dtype, .poisoned = poisoned}};
-  for (int companion = 0; companion <= (poisoned ? 0 : kCompanions); ++companion) {
-    const Evaluation found = evaluate(checked, rows, added_to != nullptr ? &old : nullptr, companion);
-    for (const RowValues& plain : found.plain) tensor.bound.plain.raise_to(error_of(plain, found.reference));
-    if (companion == 0) tensor.reference = found.reference;
+// The expectation of some results of one call.
+Expectation expect(std::vector<Checked> all, const TensorSet& before, std::uint64_t seed, bool poisoned) {
+  Expectation expected;
+  for (Checked& checked : all) {
+    checked.rows = rows_of(checked.sums, seed);
+    if (const MutableTensorView* const added_to = before.find(checked.name))
+      checked.before = read_rows(*added_to, indices_of(checked.result, checked.rows));
+    ExpectedTensor& tensor = expected.tensors.emplace_back();
+    tensor = {checked.name, {}, {.factor = kFactor, .stored = checked.result.dtype, .poisoned = poisoned}};
+    expected.sampled = expected.sampled || !checked.rows.complete;
   }
-  allow_overflow(tensor.reference, tensor.bound);
-  expected.sampled = expected.sampled || !rows.complete;
-  expected.tensors.push_back(std::move(tensor));
+  const auto raise = [all = std::move(all)](Expectation& raised, int companion) {
+    for (std::size_t n = 0; n < all.size(); ++n) {
+      const Evaluation found = evaluate(all[n], companion);
+      for (const RowValues& plain : found.plain)
+        raised.tensors[n].bound.plain.raise_to(error_of(plain, found.reference));
+      if (companion == 0) raised.tensors[n].reference = found.reference;
+    }
+  };
+  raise(expected, 0);
+  for (int companion = 1; companion <= kCompanions && !poisoned; ++companion) raise(expected, companion);
+  for (ExpectedTensor& tensor : expected.tensors) allow_overflow(tensor.reference, tensor.bound);
+  if (poisoned) return expected;
+  expected.measure_more = [raise](Expectation& raised) {
+    for (int companion = kCompanions + 1; companion <= kMostCompanions; ++companion) raise(raised, companion);
+  };
+  return expected;
 }
 
 // No tensor core sums a bias gradient.
@@ -185,20 +212,17 @@ bool uses_tensor_cores(DeviceKind device, const TensorView& operand) {
 
 Expectation expect_linear_forward(const LinearForwardTensors& t, std::uint64_t seed, DeviceKind device,
                                   bool may_be_non_finite) {
-  Expectation expected;
-  expect({"y", linear::sums_of_y(t), t.y, uses_tensor_cores(device, t.x)}, {}, seed, may_be_non_finite, expected);
-  return expected;
+  return expect({{"y", linear::sums_of_y(t), t.y, uses_tensor_cores(device, t.x)}}, {}, seed, may_be_non_finite);
 }
 
 Expectation expect_linear_backward(const LinearBackwardTensors& t, const TensorSet& before, std::uint64_t seed,
                                    DeviceKind device, bool may_be_non_finite) {
-  Expectation expected;
   const bool tensor_cores = uses_tensor_cores(device, t.x);
-  const auto expect_one = [&](const Checked& checked) { expect(checked, before, seed, may_be_non_finite, expected); };
-  if (t.dx) expect_one({"dx", linear::sums_of_dx(t), t.dx, tensor_cores});
-  if (t.dweight) expect_one({"dweight", linear::sums_of_dweight(t), t.dweight, tensor_cores});
-  if (t.dbias) expect_one({"dbias", linear::sums_of_dbias(t), t.dbias, false});
-  return expected;
+  std::vector<Checked> all;
+  if (t.dx) all.push_back({"dx", linear::sums_of_dx(t), t.dx, tensor_cores});
+  if (t.dweight) all.push_back({"dweight", linear::sums_of_dweight(t), t.dweight, tensor_cores});
+  if (t.dbias) all.push_back({"dbias", linear::sums_of_dbias(t), t.dbias, false});
+  return expect(std::move(all), before, seed, may_be_non_finite);
 }
 
 }  // namespace fovea::verification

@@ -80,9 +80,16 @@ class ModelErrors {
 
   void raise(Expectation& expected, const ModelInputs& inputs, std::int64_t n,
              const std::vector<RowValues>& exact) const {
-    const auto plain = values_of<float>(inputs, PlainArithmetic(inputs.config.dtype, plain_variant(n)));
-    for (std::size_t r = 0; r < results_.size(); ++r)
-      expected.tensors[r].bound.plain.raise_to(error_of(plain[r], exact[r]));
+    PlainVariant variant = plain_variant(n);
+    const bool on_tensor_cores =
+        inputs.device == DeviceKind::cuda && inputs.config.dtype != DType::fp32 && !variant.fused;
+    for (const bool tensor_cores : {false, true}) {
+      if (tensor_cores && !on_tensor_cores) continue;
+      variant.tensor_cores = tensor_cores;
+      const auto plain = values_of<float>(inputs, PlainArithmetic(inputs.config.dtype, variant));
+      for (std::size_t r = 0; r < results_.size(); ++r)
+        expected.tensors[r].bound.plain.raise_to(error_of(plain[r], exact[r]));
+    }
   }
 
   // The results as rows of their tensors.

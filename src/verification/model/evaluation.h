@@ -17,6 +17,7 @@ struct ModelInputs {
 
   model::Config config;
   model::Extent extent;
+  DeviceKind device = DeviceKind::cpu;  // that computed the answers: products on a GPU may have been tensor cores'
   model::ParameterMap map;
   std::vector<std::int32_t> tokens, targets;
   std::vector<float> weights;    // fp32; products of a bf16 model read them rounded
