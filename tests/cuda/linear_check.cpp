@@ -160,6 +160,11 @@ int check_linear() {
     for (const Order order : {Order::dense, Order::by_heads, Order::gaps})
       for (const Shape& shape : shapes) check_shape(shape, dtype, dtype, order);
   check_shape({2, 60, 2, 16, 2, 24}, DType::bf16, DType::fp32, Order::by_heads);
+  // Gradients of weights, whose split-K sums lost a term.
+  for (const std::int64_t rows : {65, 127}) {
+    check_shape({rows, rows, 1, 64, 1, 16}, DType::bf16, DType::fp32, Order::dense);
+    check_shape({rows, rows, 1, 8, 1, 8}, DType::bf16, DType::bf16, Order::dense);
+  }
   check_accumulation();
   check_capture();
   check_threads();

@@ -90,6 +90,7 @@ Functions load() {
   find_descriptor(result.layout, "cublasLtMatrixLayout");
   find_descriptor(result.preference, "cublasLtMatmulPreference");
   find(result.find_algorithms, "cublasLtMatmulAlgoGetHeuristic");
+  find(result.read_algorithm, "cublasLtMatmulAlgoConfigGetAttribute");
   find(result.multiply, "cublasLtMatmul");
   return result;
 }

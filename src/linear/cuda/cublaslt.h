@@ -14,8 +14,9 @@ constexpr int kFp32 = 0, kFp16 = 2, kBf16 = 14;  // CUDA_R_*
 constexpr int kComputeFp32 = 68;                 // CUBLAS_COMPUTE_32F: fp32 sums, no TF32
 constexpr int kNotSupported = 15;                // CUBLAS_STATUS_NOT_SUPPORTED
 
-// CUBLASLT_REDUCTION_SCHEME_*: where split-K partial sums are added, in the result and its type or in the compute type.
-constexpr std::uint32_t kInPlace = 1, kInComputeType = 2;
+// CUBLASLT_REDUCTION_SCHEME_*: where split-K partial sums are added, in the result and its type or in the compute type;
+// none: no split-K.
+constexpr std::uint32_t kNoReduction = 0, kInPlace = 1, kInComputeType = 2;
 
 // Number of an attribute whose value has type Value; cuBLASLt refuses a value of another size.
 template <class Value>
@@ -37,6 +38,9 @@ constexpr Attribute<std::int64_t> kBatchStride{6};
 constexpr Attribute<std::uint64_t> kMaxWorkspaceBytes{1};
 constexpr Attribute<std::uint32_t> kReductionSchemes{3};
 constexpr Attribute<std::uint32_t> kMinAlignmentA{5}, kMinAlignmentB{6}, kMinAlignmentC{7}, kMinAlignmentD{8};
+
+// CUBLASLT_ALGO_CONFIG_SPLITK_NUM
+constexpr Attribute<std::uint32_t> kSplits{2};
 
 // cublasLtMatmulAlgo_t
 struct Algorithm {
@@ -73,6 +77,8 @@ struct Functions {
   DescriptorMadeOf<> preference;
   int (*find_algorithms)(void* handle, void* product, void* a_layout, void* b_layout, void* c_layout, void* d_layout,
                          void* preference, int wanted, HeuristicResult* results, int* found) = nullptr;
+  int (*read_algorithm)(const Algorithm* algorithm, int attribute, void* value, std::size_t bytes,
+                        std::size_t* written) = nullptr;
   int (*multiply)(void* handle, void* product, const void* alpha, const void* a, void* a_layout, const void* b,
                   void* b_layout, const void* beta, const void* c, void* c_layout, void* d, void* d_layout,
                   const Algorithm* algorithm, void* workspace, std::size_t workspace_bytes, void* stream) = nullptr;

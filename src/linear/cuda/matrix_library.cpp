@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <map>
@@ -126,12 +127,15 @@ Descriptor layout_of(const Functions& functions, const ProductKind& p, const Mat
   return layout;
 }
 
-Descriptor preference_of(const Functions& functions, const ProductKind& p) {
+// Split-K partial sums must be added in fp32: in place only where the result is fp32.
+std::uint32_t fp32_reductions(const ProductKind& p) {
+  return cublaslt::kInComputeType | (p.c.dtype == DType::fp32 ? cublaslt::kInPlace : 0);
+}
+
+Descriptor preference_of(const Functions& functions, const ProductKind& p, std::uint32_t reduction_schemes) {
   Descriptor preference(functions, functions.preference);
   preference.set(cublaslt::kMaxWorkspaceBytes, static_cast<std::uint64_t>(p.workspace_bytes));
-  // Split-K partial sums must be added in fp32: in place only where the result is fp32.
-  const std::uint32_t in_place = p.c.dtype == DType::fp32 ? cublaslt::kInPlace : 0;
-  preference.set(cublaslt::kReductionSchemes, in_place | cublaslt::kInComputeType);
+  preference.set(cublaslt::kReductionSchemes, reduction_schemes);
   preference.set(cublaslt::kMinAlignmentA, p.b.alignment);
   preference.set(cublaslt::kMinAlignmentB, p.a.alignment);
   preference.set(cublaslt::kMinAlignmentC, p.c.alignment);
@@ -140,8 +144,9 @@ Descriptor preference_of(const Functions& functions, const ProductKind& p) {
 }
 
 // cuBLASLt lists the algorithm first that it expects to be fastest.
-cublaslt::Algorithm first_algorithm(const Functions& functions, const ProductPlan& plan) {
-  const Descriptor preference = preference_of(functions, plan.kind);
+cublaslt::Algorithm first_algorithm(const Functions& functions, const ProductPlan& plan,
+                                    std::uint32_t reduction_schemes) {
+  const Descriptor preference = preference_of(functions, plan.kind, reduction_schemes);
   cublaslt::HeuristicResult result{};
   int found = 0;
   int status = functions.find_algorithms(plan.handle, plan.product.get(), plan.left.get(), plan.right.get(),
@@ -149,6 +154,20 @@ cublaslt::Algorithm first_algorithm(const Functions& functions, const ProductPla
   if (status == 0) status = found == 0 ? cublaslt::kNotSupported : result.status;
   if (status != 0) fail(functions, status, "cublasLtMatmulAlgoGetHeuristic", text_of_product(plan.kind));
   return result.algorithm;
+}
+
+// Split-K algorithms of cuBLASLt 13.0 lose the last k % splits terms where k / splits, rounded down, is a multiple of
+// their K tile: k = 16,129 in 12 splits lost one. Every K tile is a multiple of 16.
+bool may_lose_terms(std::int64_t k, std::int64_t splits) { return k % splits != 0 && k / splits % 16 == 0; }
+
+cublaslt::Algorithm choose_algorithm(const Functions& functions, const ProductPlan& plan) {
+  const cublaslt::Algorithm first = first_algorithm(functions, plan, fp32_reductions(plan.kind));
+  std::uint32_t splits = 1;
+  std::size_t written = 0;
+  const int status = functions.read_algorithm(&first, cublaslt::kSplits.number, &splits, sizeof(splits), &written);
+  if (status != 0) fail(functions, status, "cublasLtMatmulAlgoConfigGetAttribute", text_of_product(plan.kind));
+  if (!may_lose_terms(plan.kind.k, std::max<std::int64_t>(splits, 1))) return first;
+  return first_algorithm(functions, plan, cublaslt::kNoReduction);
 }
 
 // What is multiplied how. With a bias it holds the bias's address, which the heuristic reads for its alignment.
@@ -203,7 +222,7 @@ class MatrixLibrary {
                                                           .left = layout_of(functions_, p, p.b, p.k, p.n),
                                                           .right = layout_of(functions_, p, p.a, p.m, p.k),
                                                           .result = layout_of(functions_, p, p.c, p.m, p.n)});
-    plan->algorithm = first_algorithm(functions_, *plan);
+    plan->algorithm = choose_algorithm(functions_, *plan);
     return plan;
   }
 

@@ -185,18 +185,20 @@ Expectation expect(std::vector<Checked> all, const TensorSet& before, std::uint6
     tensor = {checked.name, {}, {.factor = kFactor, .stored = checked.result.dtype, .poisoned = poisoned}};
     expected.sampled = expected.sampled || !checked.rows.complete;
   }
+  // A companion whose numbers exceed fp32 tells no bound.
   const auto raise = [all = std::move(all)](Expectation& raised, int companion) {
     for (std::size_t n = 0; n < all.size(); ++n) {
       const Evaluation found = evaluate(all[n], companion);
-      for (const RowValues& plain : found.plain)
-        raised.tensors[n].bound.plain.raise_to(error_of(plain, found.reference));
+      for (const RowValues& plain : found.plain) {
+        const ErrorSize error = error_of(plain, found.reference);
+        if (companion == 0 || std::isfinite(error.row_norm)) raised.tensors[n].bound.plain.raise_to(error);
+      }
       if (companion == 0) raised.tensors[n].reference = found.reference;
     }
   };
   raise(expected, 0);
-  for (int companion = 1; companion <= kCompanions && !poisoned; ++companion) raise(expected, companion);
+  for (int companion = 1; companion <= kCompanions; ++companion) raise(expected, companion);
   for (ExpectedTensor& tensor : expected.tensors) allow_overflow(tensor.reference, tensor.bound);
-  if (poisoned) return expected;
   expected.measure_more = [raise](Expectation& raised) {
     for (int companion = kCompanions + 1; companion <= kMostCompanions; ++companion) raise(raised, companion);
   };
