@@ -97,8 +97,14 @@ def profile_block(record: Path) -> str:
         return " / ".join(f"{figure(by['fovea']) / figure(peer):.2f}" if peer["time_s"] else peer["status"].upper()
                           for peer in map(by.get, peers))
 
+    parameters = {row["model"]: row["parameters"] for row in rows_of([record], "profile")}
+
     def memory(row: dict) -> int:
-        return row["memory_before_backward_bytes"] + row["workspace_bytes"] - row["memory_before_forward_bytes"]
+        """At the peak, beyond fp32 weights, gradients and moments; Fovea's weights in bf16 count."""
+        state = row["memory_before_forward_bytes"]
+        if row["impl"] == "fovea":
+            state = 16 * parameters[keys_of(row)["model"]]
+        return row["memory_before_backward_bytes"] + row["workspace_bytes"] - state
 
     def seconds(row: dict) -> float:
         return row["time_s"]["median"]

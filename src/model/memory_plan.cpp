@@ -39,9 +39,8 @@ void MemoryPlan::add_activations(const Config& c, const Extent& e, const Calls& 
       continue;
     }
     for (int norm = 0; norm < 2; ++norm) norms.push_back(add_norm());
-    blocks.push_back({.attention_saved = next.bytes(calls.attention_saved_bytes),
-                      .gate_up = next.numbers(rows * 2 * c.hidden),
-                      .hidden = next.numbers(rows * c.hidden)});
+    blocks.push_back(
+        {.attention_saved = next.bytes(calls.attention_saved_bytes), .gate_up = next.numbers(rows * 2 * c.hidden)});
   }
   norms.push_back(add_norm());
 }
@@ -63,21 +62,23 @@ MemoryPlan::MemoryPlan(const Config& c, const Extent& e, const ParameterMap& map
   const std::int64_t kept_bytes = next.end();
   branch = next.numbers(rows * c.width);
   const std::int64_t branch_bytes = next.end() - kept_bytes;
+  hidden = next.numbers(rows * c.hidden);
+  const std::int64_t hidden_bytes = next.end() - kept_bytes - branch_bytes;
   dstream = next.floats(rows * c.width);
   dbranch = is_fp32 ? dstream : next.numbers(rows * c.width);
   dy = next.numbers(rows * c.width);
   dhidden = next.numbers(rows * c.hidden);
   dgate_up = next.numbers(rows * 2 * c.hidden);
   partials = next.floats(partial_count(kind, rows, c.width));
-  const std::int64_t gradient_bytes = next.end() - kept_bytes - branch_bytes;
+  const std::int64_t gradient_bytes = next.end() - kept_bytes - branch_bytes - hidden_bytes;
   square_sums = next.floats(square_sum_count(kind, map.floats()));
   clipping = next.bytes(static_cast<std::int64_t>(sizeof(Clipping)));
   workspace_bytes = calls.workspace_bytes();
-  const std::int64_t clipping_bytes = next.end() - kept_bytes - branch_bytes - gradient_bytes;
+  const std::int64_t clipping_bytes = next.end() - kept_bytes - branch_bytes - hidden_bytes - gradient_bytes;
   workspace = next.bytes(workspace_bytes);
   const std::int64_t again = c.checkpoints_activations ? branch_bytes + calls.workspace_bytes(Pass::forward) : 0;
-  forward_bytes = kept_bytes + branch_bytes + calls.workspace_bytes(Pass::forward);
-  backward_bytes = kept_bytes + gradient_bytes + std::max(calls.workspace_bytes(Pass::backward), again);
+  forward_bytes = kept_bytes + branch_bytes + hidden_bytes + calls.workspace_bytes(Pass::forward);
+  backward_bytes = kept_bytes + hidden_bytes + gradient_bytes + std::max(calls.workspace_bytes(Pass::backward), again);
   optimizer_bytes = state_bytes + clipping_bytes;
   total_bytes = next.end();
 }

@@ -20,7 +20,6 @@ struct NormMemory {
 struct BlockMemory {
   std::int64_t attention_saved = 0;
   std::int64_t gate_up = 0;  // [R, 2 F] *
-  std::int64_t hidden = 0;   // [R, F] *
 };
 
 struct MemoryPlan {
@@ -32,6 +31,7 @@ struct MemoryPlan {
   std::vector<NormMemory> norms;  // two for each block, and the last one
   std::vector<BlockMemory> blocks;
   std::int64_t branch = 0;                 // [R, E] *, what attention or the feed-forward part adds to the stream
+  std::int64_t hidden = 0;                 // [R, F] *, of one block: SwiGLU runs again before it is read in backward
   std::int64_t logits = 0;                 // [R, V], then their gradient, in bf16 in the first half of each row
   std::int64_t losses = 0;                 // [R] RowLoss
   std::int64_t tokens = 0;                 // [2 R] int32, the targets behind the tokens

@@ -188,8 +188,13 @@ struct Model::Run : Products {
     begins_forward("gate_up", model.calls_.gate_up);
     multiply(model.calls_.gate_up, matrix(at(memory.norms[2 * index + 1].y), rows, c.width), block.gate_up,
              matrix(at(m.gate_up), rows, 2 * c.hidden));
+    activate(index);
+  }
+
+  // In backward too: of a block, forward keeps gate_up.
+  void activate(std::size_t index) const {
     begins("swiglu", c.hidden, 3 * bytes_of_one);
-    work.swiglu({at(m.gate_up), at(m.hidden), rows, c.hidden, element}, context);
+    work.swiglu({at(memory.blocks[index].gate_up), at(memory.hidden), rows, c.hidden, element}, context);
   }
 
   // `begins`: the branch before is not in the stream yet.
@@ -203,14 +208,15 @@ struct Model::Run : Products {
 
   void finish_block(std::size_t index) const {
     begins_forward("down", model.calls_.down);
-    multiply(model.calls_.down, matrix(at(memory.blocks[index].hidden), rows, c.hidden), model.map_.blocks[index].down,
+    multiply(model.calls_.down, matrix(at(memory.hidden), rows, c.hidden), model.map_.blocks[index].down,
              matrix(at(memory.branch), rows, c.width));
   }
 
   void feed_forward_backward(std::size_t index, const BlockOffsets& block) const {
     const BlockMemory& m = memory.blocks[index];
+    activate(index);
     begins_backward("down", model.calls_.down);
-    multiply_backward(model.calls_.down, matrix(at(m.hidden), rows, c.hidden),
+    multiply_backward(model.calls_.down, matrix(at(memory.hidden), rows, c.hidden),
                       matrix(at(memory.dhidden), rows, c.hidden), block.down, matrix(at(memory.dbranch), rows, c.width),
                       accumulate);
     begins("swiglu", c.hidden, 5 * bytes_of_one);

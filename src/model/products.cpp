@@ -20,8 +20,7 @@ void Model::run_products(Pass pass, const core::RunContext& context) {
   if (pass == Pass::forward) {
     for (std::size_t i = 0; i < map_.blocks.size(); ++i) {
       to_gate_up(i);
-      run.multiply(calls_.down, rows_at(memory_.blocks[i].hidden, hidden), map_.blocks[i].down,
-                   rows_at(memory_.branch, width));
+      run.multiply(calls_.down, rows_at(memory_.hidden, hidden), map_.blocks[i].down, rows_at(memory_.branch, width));
     }
     return run.multiply(calls_.head, rows_at(memory_.norms.back().y, width), map_.head, run.logits());
   }
@@ -30,7 +29,7 @@ void Model::run_products(Pass pass, const core::RunContext& context) {
   for (std::size_t i = map_.blocks.size(); i-- > 0;) {
     const std::int64_t saved = memory_.blocks[i].attention_saved;
     if (config_.checkpoints_activations && i + 1 < map_.blocks.size()) to_gate_up(i);
-    run.multiply_backward(calls_.down, rows_at(memory_.blocks[i].hidden, hidden), rows_at(memory_.dhidden, hidden),
+    run.multiply_backward(calls_.down, rows_at(memory_.hidden, hidden), rows_at(memory_.dhidden, hidden),
                           map_.blocks[i].down, dbranch);
     run.multiply_backward(calls_.gate_up, rows_at(memory_.norms[2 * i + 1].y, width), dy, map_.blocks[i].gate_up,
                           rows_at(memory_.dgate_up, 2 * hidden));
