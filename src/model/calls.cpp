@@ -61,6 +61,10 @@ LayerOptions attention_options(const Config& c) {
   return {.kind = LayerKind::mha_fused, .heads_q = c.heads, .mask = Mask::causal, .rotary = rotary_of(c)};
 }
 
+LayerExplanation explain_attention(const Config& c, const Extent& e, Device device, Pass pass, bool accumulate) {
+  return explain(attention_problem(c, e, device, pass, accumulate));
+}
+
 ProductCalls::ProductCalls(const LinearProblem& p)
     : forward(prepare(p)),
       backward{prepare(backward_of(p, false)), prepare(backward_of(p, true))},

@@ -12,6 +12,10 @@ namespace fovea::model {
 // The attention layer of a block, without tensors.
 LayerOptions attention_options(const Config& config);
 
+// Of the attention layer that every block has; `accumulate` as of Model::backward.
+LayerExplanation explain_attention(const Config& config, const Extent& extent, Device device, Pass pass,
+                                   bool accumulate = false);
+
 // The gradients of a call are written, or those of its parameters are added to what is there, in fp32.
 struct BackwardPlans {
   Plan written, added;

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/binary_size.h"
 #include "core/check.h"
@@ -76,7 +78,9 @@ Facts facts_of(const std::string& line, const std::string& implementation) {
   facts.plan = facts.c.operation->plan(facts.c, asked_of_library(implementation));
   // The saved state is printed for every pass.
   const verification::Case both = facts.c.with("pass", "e2e");
-  facts.plan.saved_bytes = facts.c.operation->plan(both, facts.plan.implementation).saved_bytes;
+  const verification::CasePlan with_both = facts.c.operation->plan(both, facts.plan.implementation);
+  facts.plan.saved_bytes = with_both.saved_bytes;
+  facts.plan.saved = with_both.saved;
   facts.cost = facts.c.operation->cost(facts.c);
   facts.bound = lower_bound_of(facts.c, facts.cost.flops);
   facts.tensors = tensor_bytes(facts.c);
@@ -113,6 +117,31 @@ std::string bytes_text(std::int64_t bytes) {
   return bytes < 1024 ? fmt::format("{} bytes", bytes) : fmt::format("{} ({} bytes)", core::binary_size(bytes), bytes);
 }
 
+nlohmann::ordered_json json_of(const std::vector<verification::CasePlan::Array>& arrays) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const auto& one : arrays) list.push_back({{"name", one.name}, {"bytes", one.bytes}});
+  return list;
+}
+
+// What the implementation takes for itself, or what the caller gives it, with the arrays inside.
+std::vector<std::vector<std::string>> memory_rows(const verification::CasePlan& plan) {
+  std::vector<std::vector<std::string>> rows;
+  const auto add_arrays = [&rows](const std::vector<verification::CasePlan::Array>& arrays) {
+    for (const auto& one : arrays) rows.push_back({"  " + one.name, bytes_text(one.bytes)});
+  };
+  if (plan.own_memory.empty()) {
+    rows.push_back({"workspace", bytes_text(plan.workspace_bytes)});
+    rows.push_back({"saved for backward", bytes_text(plan.saved_bytes)});
+    add_arrays(plan.saved);
+    return rows;
+  }
+  std::int64_t total = 0;
+  for (const auto& one : plan.own_memory) total += one.bytes;
+  rows.push_back({"memory of its own", bytes_text(total)});
+  add_arrays(plan.own_memory);
+  return rows;
+}
+
 void print_json(const Facts& facts) {
   const verification::CasePlan& e = facts.plan;
   nlohmann::ordered_json walk = nlohmann::ordered_json::array();
@@ -131,6 +160,8 @@ void print_json(const Facts& facts) {
                                    {"backward_tiles", e.backward_tiles},
                                    {"workspace_bytes", e.workspace_bytes},
                                    {"saved_bytes", e.saved_bytes},
+                                   {"saved", json_of(e.saved)},
+                                   {"own_memory", json_of(e.own_memory)},
                                    {"tensor_bytes", facts.tensors},
                                    {"flops", facts.cost.flops},
                                    {"bytes", facts.cost.bytes},
@@ -151,9 +182,8 @@ void print_words(const Facts& facts) {
   }
   std::vector<std::vector<std::string>> plan{{"runs", e.implementation}};
   for (auto& row : tile_rows(e)) plan.push_back(std::move(row));
+  for (auto& row : memory_rows(e)) plan.push_back(std::move(row));
   const std::vector<std::vector<std::string>> sizes{
-      {"workspace", bytes_text(e.workspace_bytes)},
-      {"saved for backward", bytes_text(e.saved_bytes)},
       {"inputs, outputs", bytes_text(facts.tensors)},
       {"operations", fmt::format("{:.4g} flops", facts.cost.flops)},
       {"traffic", fmt::format("{} if each tensor is read or written once ({:.1f} flops per byte)",

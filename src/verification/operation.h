@@ -59,13 +59,19 @@ struct CasePlan {
     std::string reason;
     double seconds = 0;  // predicted; 0: not known
   };
+  struct Array {
+    std::string name;
+    std::int64_t bytes = 0;
+  };
   std::vector<Step> walk;                     // the verdicts of all implementations, in the order of the list
   std::string implementation;                 // the chosen one; empty if all refuse
   std::string forward_tiles, backward_tiles;  // how it tiles these passes; empty if the case does not have them
   std::int64_t workspace_bytes = 0;
-  std::int64_t saved_bytes = 0;  // saved state between forward and backward
-  double seconds = 0;            // predicted for all passes of the case; 0: not known
-  std::string refusal() const;   // why all refuse; empty if one runs
+  std::int64_t saved_bytes = 0;   // saved state between forward and backward
+  std::vector<Array> saved;       // what it holds; empty if the implementation does not tell
+  std::vector<Array> own_memory;  // of an implementation that has memory of its own
+  double seconds = 0;             // predicted for all passes of the case; 0: not known
+  std::string refusal() const;    // why all refuse; empty if one runs
 };
 
 struct CallSettings {

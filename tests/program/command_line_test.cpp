@@ -2,9 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "fovea/attention.h"
 #include "program/terminal_text.h"
@@ -247,56 +245,6 @@ TEST(CommandLineOutput, JsonOfEveryVerbParses) {
   const auto explain = json({"explain", "--problem", "lq=100 d=64", "--json"});
   EXPECT_NE(explain["chosen"], "");
   EXPECT_EQ(explain["flops"], 4.0 * 100 * 100 * 64);
-}
-
-TEST(CommandLineOutput, ExplainShowsTheWalk) {
-  const Ended run = fovea({"explain", "--problem", "lq=100 d=64"});
-  EXPECT_EQ(run.code, 0);
-  for (const char* word : {"takes it", "would take it", "workspace", "saved for backward", "operations", "lower bound"})
-    EXPECT_NE(run.out.find(word), std::string::npos) << run.out;
-}
-
-// The formula of docs/kernels/baselines.md, for whichever pass is asked about.
-TEST(CommandLineOutput, ExplainShowsTheSavedStateOfABaseline) {
-  for (const char* pass : {"fwd", "bwd", "e2e"}) {
-    const std::string line = "b=2 hq=3 lq=400 lk=300 d=64 dtype=bf16 pass=" + std::string(pass);
-    for (const auto& run : {fovea({"explain", "--problem", line, "--impl", "naive", "--json"}),
-                            fovea({"explain", "--problem", line, "--json"}, {.environment = {"FOVEA_IMPL=naive"}})}) {
-      ASSERT_EQ(run.code, 0) << run.err << run.out;
-      const auto told = nlohmann::json::parse(run.out);
-      EXPECT_EQ(told["chosen"], "naive");
-      EXPECT_EQ(told["saved_bytes"], 64 + 2 * 3 * 400 * 300 * 2) << pass;
-    }
-  }
-}
-
-TEST(CommandLineOutput, ExplainOfBothPassesShowsTheTilesOfEach) {
-  for (const std::string problem : {"lq=300 d=64", "op=linear m=1k n=512 k=256"}) {
-    const auto told = [&](const std::string& pass) {
-      return nlohmann::json::parse(fovea({"explain", "--problem", problem + " pass=" + pass, "--json"}).out);
-    };
-    const std::string forward = told("fwd")["tiles"], backward = told("bwd")["tiles"];
-    EXPECT_NE(forward, backward);
-    EXPECT_EQ(told("fwd")["backward_tiles"], "");
-    const auto both = told("e2e");
-    EXPECT_EQ(both["forward_tiles"], forward);
-    EXPECT_EQ(both["backward_tiles"], backward);
-    EXPECT_EQ(both["tiles"], "forward: " + forward + "; backward: " + backward);
-    std::string words;  // with one space where lines are broken
-    std::istringstream text(fovea({"explain", "--problem", problem + " pass=e2e"}).out);
-    for (std::string word; text >> word;) words += word + " ";
-    EXPECT_NE(words.find("tiles, forward"), std::string::npos) << words;
-    EXPECT_NE(words.find(backward), std::string::npos) << words;
-  }
-}
-
-TEST(CommandLineOutput, ExplainOfBothPassesAddsThem) {
-  std::map<std::string, double> flops;
-  for (const char* pass : {"fwd", "bwd", "e2e"}) {
-    const Ended run = fovea({"explain", "--problem", "lq=100 d=64 pass=" + std::string(pass), "--json"});
-    flops[pass] = nlohmann::json::parse(run.out)["flops"];
-  }
-  EXPECT_EQ(flops["e2e"], flops["fwd"] + flops["bwd"]);
 }
 
 TEST(CommandLineOutput, TheLargestSeedIsAccepted) {

@@ -53,7 +53,7 @@ TEST(LayerOperation, ExplainTellsPartsAndSavedState) {
   const CasePlan plan = c.operation->plan(c, "cpu.scalar");
   EXPECT_EQ(plan.implementation, "cpu.scalar");
   EXPECT_NE(plan.forward_tiles.find("attention cpu.scalar"), std::string::npos) << plan.forward_tiles;
-  EXPECT_NE(plan.forward_tiles.find("; saves "), std::string::npos) << plan.forward_tiles;
+  EXPECT_FALSE(plan.saved.empty());
   EXPECT_GT(plan.saved_bytes, 0);
   EXPECT_EQ(c.operation->plan(c, "cpu.avx512_bf16").refusal(), "takes bf16 only");
 }

@@ -113,16 +113,14 @@ const attention::Implementation& attention_of(const ImplementationFacts& facts) 
   });
 }
 
-// "attention cpu.avx512: 96 x 64 tiles; products cpu.own; saves qkv, attention, lse".
-std::string tiles_of(const LayerExplanation& told, bool saves) {
+// "attention cpu.avx512: 96 x 64 tiles; products cpu.own".
+std::string tiles_of(const LayerExplanation& told) {
   std::string text = told.attention.empty() ? "no attention" : "attention " + told.attention;
   for (const auto& part : told.parts) {
     if (part.name == "attention" && !part.explanation.tiles.empty()) text += ": " + part.explanation.tiles;
   }
   if (!told.product.empty()) text += "; products " + told.product;
   for (const std::string& pass : told.row_passes) text += "; " + pass;
-  for (std::size_t n = 0; saves && n < told.saved.size(); ++n)
-    text += (n == 0 ? "; saves " : ", ") + told.saved[n].name;
   return text;
 }
 
@@ -250,10 +248,12 @@ CasePlan Layer::plan(const Case& c, std::string_view implementation) const {
     plan.implementation = !runs ? "" : product.empty() ? attention : product;
     if (!runs) return plan;
     if (pass == Pass::backward || c.forwards())
-      (pass == Pass::forward ? plan.forward_tiles : plan.backward_tiles) =
-          tiles_of(told, pass == Pass::forward && p.saves);
+      (pass == Pass::forward ? plan.forward_tiles : plan.backward_tiles) = tiles_of(told);
     plan.workspace_bytes = std::max(plan.workspace_bytes, told.workspace_bytes);
-    if (p.saves) plan.saved_bytes = told.saved_bytes;
+    if (pass == Pass::forward && p.saves) {
+      plan.saved_bytes = told.saved_bytes;
+      for (const auto& one : told.saved) plan.saved.push_back({one.name, one.bytes});
+    }
   }
   return plan;
 }

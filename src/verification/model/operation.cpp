@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "core/binary_size.h"
 #include "core/check.h"
 #include "core/float16.h"
 #include "core/never_destroyed.h"
@@ -141,6 +141,32 @@ class ModelCall {
   bool has_run_forward_ = false, has_changed_ = false;
 };
 
+// "attention cpu.avx512; products cpu.own, cpu.onednn", of one pass of a case on the CPU.
+std::string chosen_of(const Case& c, const model::Calls& calls, Pass pass) {
+  const bool accumulates = pass == Pass::backward && c.operation->accumulates(c);
+  const LayerExplanation layer =
+      model::explain_attention(model::config_of(c.values), model::extent_of(c.values), {}, pass, accumulates);
+  std::string products = layer.product;
+  for (const model::ProductCalls* one : {&calls.gate_up, &calls.down, &calls.head}) {
+    const Plan& plan = pass == Pass::forward ? one->forward : one->backward.plan(accumulates);
+    const std::string product(plan.implementation());
+    if (products.find(product) == std::string::npos) products += ", " + product;
+  }
+  return "attention " + layer.attention + "; products " + products;
+}
+
+// Of the plan's one block: each begins where the one before ends.
+std::vector<CasePlan::Array> arrays_of(const model::MemoryPlan& memory) {
+  std::vector<CasePlan::Array> arrays{{"weights", memory.gradients - memory.weights},
+                                      {"gradients", memory.first_moment - memory.gradients},
+                                      {"optimizer state", memory.rounded - memory.first_moment},
+                                      {"weights in bf16", memory.state_bytes - memory.rounded},
+                                      {"kept for backward", memory.activation_bytes},
+                                      {"scratch", memory.total_bytes - memory.state_bytes - memory.activation_bytes}};
+  std::erase_if(arrays, [](const auto& one) { return one.bytes == 0; });
+  return arrays;
+}
+
 class ModelOperation final : public Operation {
  public:
   ModelOperation() : Operation(model::model_keys(), model_families()) {}
@@ -221,13 +247,12 @@ CasePlan ModelOperation::plan(const Case& c, std::string_view implementation) co
   } else {
     const model::Config config = model::config_of(c.values);
     const model::Extent extent = model::extent_of(c.values);
-    const model::MemoryPlan memory(config, extent, model::ParameterMap(config), model::Calls(config, extent));
+    const model::Calls calls(config, extent);
     step.accepts = true;
     plan.implementation = kModelImplementation;
-    const std::string own = "in a block of its own, " + core::binary_size(memory.total_bytes);
-    if (c.forwards())
-      plan.forward_tiles = "keeps " + core::binary_size(memory.activation_bytes) + " of activations " + own;
-    if (c.backwards()) plan.backward_tiles = "gradients and optimizer " + own;
+    if (c.forwards()) plan.forward_tiles = chosen_of(c, calls, Pass::forward);
+    if (c.backwards()) plan.backward_tiles = chosen_of(c, calls, Pass::backward);
+    plan.own_memory = arrays_of(model::MemoryPlan(config, extent, model::ParameterMap(config), calls));
   }
   return plan;
 }
