@@ -105,8 +105,9 @@ def by_length(study: Study, kind: str, rows: pd.DataFrame) -> Iterator[Picture]:
 def boxes_of_steps(study: Study) -> Iterator[Picture]:
     """The times of all steps of each model, by phase: what is told apart, and what the machine disturbed."""
     rows = study.rows[study.rows.timed & study.rows.pass_.isin(("step_fwd", "step_rest"))]
-    rows = rows.explode("samples", ignore_index=True)
-    rows = rows.assign(x=rows.pass_.map(study.word), y=1e3 * rows.samples.astype(float))
+    rows = rows.assign(x=rows.phases.map(list), y=[[time["samples"] for time in of.values()] for of in rows.phases])
+    rows = rows.explode(["x", "y"]).explode("y", ignore_index=True)
+    rows = rows.assign(x=rows.x.map(study.word), y=1e3 * rows.y.astype(float))
     yield from by_model(study, "phases", "step", "phase", rows)
 
 

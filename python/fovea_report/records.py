@@ -14,7 +14,7 @@ RECORDS = {kind["properties"]["schema"]["const"]: kind for kind in KINDS.values(
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None), "number": (int, float)}
 PARTS = "fovea.profile/1"  # the parts of a model's step, whose times are rows of their own
 TIMES = ("median", "min", "mean", "std", "q1", "q3", "n")
-BYTES = {"workspace": "workspace", "saved": "saved", "held": "memory_before_backward"}
+BYTES = {"workspace": "workspace", "saved": "saved", "held": "memory_before_backward", "state": "memory_before_forward"}
 COPIED = ("problem", "impl", "status", "reason", "flops", "bytes", "tflops", "ceiling_share", "error", "threads",
           "timer", "machine")
 
@@ -90,13 +90,12 @@ def flat(record: dict[str, Any], environment: int, vocabulary: Vocabulary) -> di
     case, flags, launches = parse_case(record["problem"]), tuple(record["flags"]), record.get("launches", {})
     times, timed, on_gpu = record["time_s"] or {}, record["status"] == "ok", case.get("device") == "cuda"
     return {**{key: record[key] for key in COPIED}, **{name: times.get(name) for name in TIMES}, **record["source"],
-        "samples": times.get("samples", []), "case": case, "op": case["op"], "pass_": case.get("pass", ""),
-        "kind": vocabulary.kind(record["impl"]), "peer": record.get("peer", ""), "environment": environment,
-        "launches": launches.get("median_s"), "beyond": launches.get("beyond_s"),
+        "case": case, "op": case["op"], "pass_": case.get("pass", ""), "environment": environment,
+        "kind": vocabulary.kind(record["impl"]), "peer": record.get("peer", ""), "launches": launches.get("median_s"),
+        "beyond": launches.get("beyond_s"), "phases": record.get("phases") or {case.get("pass", ""): times},
         "pooled_beyond": launches.get("pooled_beyond_s"), "ceiling": (record["ceiling"] or {}).get("flops_per_s"),
-        **{name: record[f"{key}_bytes"] for name, key in BYTES.items()}, "on_gpu": on_gpu,
+        **{name: record.get(f"{key}_bytes") for name, key in BYTES.items()}, "on_gpu": on_gpu,
         "cpu_threads": 0 if on_gpu else record["threads"], "timed": timed, "flags": flags, "noisy": "noisy" in flags,
-        "state": record.get("memory_before_forward_bytes"),
         "possible": timed and "impossible" not in flags, "ranked": timed and not vocabulary.unranked() & set(flags)}
 
 

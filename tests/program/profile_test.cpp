@@ -43,7 +43,7 @@ TEST(Profile, HasTimesOfEachPhaseAndPartsOfEachPass) {
     EXPECT_EQ(row.passes, passes[i]);
     EXPECT_EQ(row.model, "custom");
     EXPECT_EQ(row.device, "cpu");
-    EXPECT_EQ(row.sizes, "layers=2 width=32 heads=2 hidden=48 vocabulary=100 context=256");
+    EXPECT_EQ(row.sizes, "layers=2 width=32 heads=2 hidden=48 vocabulary=100 context=16") << "as profiled";
     EXPECT_EQ(whole.problem, "op=model pass=" + wholes[i] +
                                  " model=custom b=3 lq=16 layers=2 width=32 heads=2 hidden=48 vocabulary=100 params=" +
                                  std::to_string(parameters) + " dtype=fp32" +
@@ -72,6 +72,7 @@ TEST(Profile, HasTimesOfEachPhaseAndPartsOfEachPass) {
     EXPECT_GT(row.planned_bytes, row.state_bytes + row.activation_bytes + row.workspace_bytes);
     EXPECT_EQ(row.measured_bytes, row.planned_bytes) << "nothing is allocated beside the plan";
     EXPECT_NE(run.out.find(passes[i]), std::string::npos) << run.out;
+    EXPECT_NE(run.out.find("\n  optimizer  "), std::string::npos) << "a line for each phase of a step\n" << run.out;
     EXPECT_NE(run.out.find("custom, step: parts of a step"), std::string::npos) << run.out;
     EXPECT_NE(run.out.find("custom: ms, medians; products are fovea's, alone"), std::string::npos) << run.out;
   }
@@ -123,6 +124,16 @@ TEST(Profile, PhasesOfAStepAddUp) {
   const auto first = samples("step_fwd"), rest = samples("step_rest"), whole = samples("step");
   ASSERT_EQ(whole.size(), 4u);
   for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(first[i] + rest[i], whole[i], 1e-12);
+  const program::Row step = row_of(rows, "step"), all_but_forward = row_of(rows, "step_rest");
+  const auto samples_of = [](const program::Row& row, const char* phase) { return row.phases.at(phase).samples; };
+  const auto backward = samples_of(step, "backward"), optimizer = samples_of(step, "optimizer");
+  EXPECT_EQ(samples_of(step, "forward"), first);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(backward.at(i) + optimizer.at(i), rest[i], 1e-12);
+  EXPECT_EQ(samples_of(all_but_forward, "optimizer"), optimizer);
+  EXPECT_EQ(all_but_forward.phases.size(), 2u);
+  EXPECT_EQ(step.phases.size(), 3u);
+  EXPECT_EQ(row_of(rows, "e2e").phases.size(), 2u);
+  EXPECT_EQ(samples_of(row_of(rows, "fwd"), "forward"), samples("fwd"));
   EXPECT_EQ(row_of(rows, "bwd").flops, row_of(rows, "e2e").flops - row_of(rows, "fwd").flops);
   EXPECT_EQ(row_of(rows, "step_rest").flops, row_of(rows, "bwd").flops);
   const program::ProfileRow plan = program::load_records(file).profiles.front();
@@ -131,6 +142,24 @@ TEST(Profile, PhasesOfAStepAddUp) {
   EXPECT_EQ(row_of(rows, "bwd").memory_before_backward_bytes, plan.state_bytes + plan.activation_bytes);
   EXPECT_EQ(*row_of(rows, "bwd").memory_before_backward_bytes + *row_of(rows, "bwd").workspace_bytes,
             plan.planned_bytes);
+}
+
+TEST(Profile, EachPhaseHasALineThatFitsTheTerminal) {
+  std::vector<program::ProfileResult> results;
+  for (const char* const impl : {"fovea", "torch.compile"}) {
+    program::ProfileResult& one =
+        results.emplace_back(program::ProfileResult{.problem = verification::Case(verification::model_operation())});
+    one.row.model = "custom", one.row.passes = "step", one.impl = impl, one.clock_mhz = 1980, one.power_w = 650;
+    one.seconds = {{"forward", {11, 10, 12}}, {"backward", {0.02, 0.02, 0.02}}, {"optimizer", {0.1, 0.1, 0.4}}};
+  }
+  const std::string table = program::profile_table(results, {});
+  for (const char* const line : {"\nstep         torch.compile  11220  1153  10120  11120   1980  650\n",
+                                 "\n  forward                   11000  1000  10000  11000\n",
+                                 "\n  backward                  20.00  0.00  20.00  20.00\n",
+                                 "\n  optimizer                 200    173   100    100\n"})
+    EXPECT_NE(table.find(line), std::string::npos) << line << table;
+  for (std::size_t begin = 0, end; (end = table.find('\n', begin)) != std::string::npos; begin = end + 1)
+    EXPECT_LE(end - begin, 80u) << table.substr(begin, end - begin);
 }
 
 // The model fits, and would fit beside its peer's; the peer's program does not.

@@ -102,6 +102,14 @@ TEST(Record, ReadsBackWhatItWrote) {
   host.launches->pooled_beyond_s = 0.5e-6;
   EXPECT_EQ(json_line(row_of(json_line(host))), json_line(host));
   EXPECT_EQ(row_of(json_line(host)).launches->pooled_beyond_s, 0.5e-6);
+  Row model = sample_row();
+  EXPECT_TRUE(row_of(json_line(model)).phases.empty()) << "rows of other operations and of earlier versions have none";
+  model.phases = {{"backward", statistics_of({2e-3, 0.5e-3, 1e-3})}, {"optimizer", statistics_of({1e-3, 5e-4, 1e-3})}};
+  EXPECT_EQ(json_line(row_of(json_line(model))), json_line(model));
+  EXPECT_EQ(row_of(json_line(model)).phases.at("backward").samples, (std::vector{2e-3, 0.5e-3, 1e-3}));
+  std::string list = json_line(sample_row());
+  list.insert(list.size() - 1, ",\"phases\":[]");
+  EXPECT_THROW(row_of(list), std::runtime_error);
   const std::string environment = json_line(sample_environment());
   EXPECT_EQ(json_line(environment_of(environment)), environment);
 }
@@ -170,6 +178,7 @@ TEST(SchemaChecker, FindsViolations) {
   host.launches = LaunchShare{3.5e-6, -0.25e-6};
   EXPECT_EQ(check(json_line(host)), "");
   host.launches->pooled_beyond_s = 0.5e-6;
+  host.phases = {{"forward", *host.time_s}};
   EXPECT_EQ(check(json_line(host)), "");
   EXPECT_EQ(check(json_line(sample_environment())), "");
   for (const auto& [from, to] : {std::pair<std::string, std::string>{"\"threads\":2", "\"threads\":2.5"},

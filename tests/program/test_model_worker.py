@@ -36,6 +36,7 @@ def test_the_same_weights_give_the_same_loss_and_gradients(peer: str, dtype: str
             pytest.skip("torch.compile finds no compiler")
         assert row["status"] == "ok", row["reason"]
         assert row["peer"].startswith("PyTorch ") and row["time_s"]["n"] == 3
+        assert all(len(phase["samples"]) == 3 for phase in row["phases"].values())
         assert row["error"]["loss against fovea"]["rel_l2"] < loss
         error = {what.removesuffix(" against fovea"): one["rel_l2"] for what, one in row["error"].items()}
         assert error["loss"] < loss and error["gradients"] < gradient

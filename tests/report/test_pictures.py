@@ -98,6 +98,23 @@ def test_every_step_of_a_model_is_in_a_box(study, tmp_path):
     assert "backward + optimizer" in svg and "#" not in svg.replace("#" + picture.name, "")
 
 
+def test_a_step_has_a_box_for_each_phase_that_is_recorded(study, tmp_path):
+    sizes = "model=custom b=1 lq=16 layers=1 width=8 heads=1 hidden=8 vocabulary=9 params=616 dtype=fp32 device=cpu"
+    phases = {"step_fwd": {"forward": 2}, "step_rest": {"backward": 4, "optimizer": 1},
+              "step": {"forward": 2, "backward": 4, "optimizer": 1}}
+    rows = [{**row(impl, sum(of.values()), problem=f"op=model pass={pass_} {sizes}"),
+             "phases": {phase: row(impl, ms)["time_s"] for phase, ms in of.items()}}
+            for pass_, of in phases.items() for impl in ("fovea", "torch.eager")]
+    picture, = (one for one in pictures_of(study(rows), []) if one.kind == "phases")
+    panel, = picture.panels
+    assert [one.name for one in panel.series] == ["torch.eager", "fovea"]
+    for series in panel.series:
+        assert list(series.points.x) == [phase for phase in phases["step"] for _ in range(3)]
+        assert list(series.points.y) == pytest.approx([2, 2, 2, 4, 4, 4, 1, 1, 1])
+    svg, = drawing.draw(picture, looks.Looks(picture.names()), tmp_path / "steps.png")
+    assert all(f">{phase}<" in svg for phase in phases["step"])
+
+
 def of_models(impl: str, pass_: str, ms: float) -> list[dict]:
     """Rows of three models of growing size, whose time grows as their parameters."""
     words = f"op=model pass={pass_} model=custom b=1 lq=16"

@@ -52,25 +52,26 @@ std::int64_t room_for_models(DeviceKind device) {
 ProfileRow planned_row(const ProfiledModel& model, const ProfileSettings& s) {
   const model::Extent extent{s.batch, s.context};
   model::check(model.config, extent, "profile");
+  model::Config shown = model.config;
+  shown.context = s.context;  // as profiled, which may be less than the model's longest
   const model::ParameterMap map(model.config);
   const model::Calls calls(model.config, extent, s.device);
   const model::MemoryPlan plan(model.config, extent, map, calls);
-  return {
-      .model = model.name + (model.config.checkpoints_activations ? "+checkpointed" : ""),
-      .sizes = model::line_of(model.config) + (model.config.checkpoints_activations ? " activations=checkpointed" : ""),
-      .passes = "step",
-      .batch = s.batch,
-      .context = s.context,
-      .device = std::string(core::name_of(s.device.kind)),
-      .status = "ok",
-      .memory = planned_phases(plan),
-      .parameters = map.count(),
-      .state_bytes = plan.state_bytes,
-      .activation_bytes = plan.activation_bytes,
-      .workspace_bytes = plan.workspace_bytes,
-      .planned_bytes = plan.total_bytes,
-      .flops = calls.forward_flops + calls.backward_flops,
-      .threads = s.threads};
+  return {.model = model.name + (model.config.checkpoints_activations ? "+checkpointed" : ""),
+          .sizes = model::line_of(shown) + (model.config.checkpoints_activations ? " activations=checkpointed" : ""),
+          .passes = "step",
+          .batch = s.batch,
+          .context = s.context,
+          .device = std::string(core::name_of(s.device.kind)),
+          .status = "ok",
+          .memory = planned_phases(plan),
+          .parameters = map.count(),
+          .state_bytes = plan.state_bytes,
+          .activation_bytes = plan.activation_bytes,
+          .workspace_bytes = plan.workspace_bytes,
+          .planned_bytes = plan.total_bytes,
+          .flops = calls.forward_flops + calls.backward_flops,
+          .threads = s.threads};
 }
 
 std::string no_room(std::optional<model::Model>& model, const ProfiledModel& profiled, const ProfileRow& planned,

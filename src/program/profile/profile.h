@@ -89,7 +89,8 @@ bool profile(const ProfiledModel& model, const ProfileSettings& settings,
 std::vector<double> total_of(const PhaseSeconds& seconds, const std::vector<std::string>& phases);
 
 // Rows of op=model. Forward alone is pass=fwd; with backward, that alone is bwd and both are e2e; a step has step_fwd,
-// step_rest (backward and optimizer) and step. Shares are of `rate` in flops/s; 0: no shares.
+// step_rest (backward and optimizer) and step. Each row has the statistics of its phases. Shares are of
+// `rate` in flops/s; 0: no shares.
 std::vector<Row> rows_of(const ProfileResult& result, const Environment& environment, double rate);
 
 // What the device reaches in this run; 0: not known.

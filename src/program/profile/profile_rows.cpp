@@ -61,6 +61,10 @@ std::vector<Row> rows_of(const ProfileResult& result, const Environment& environ
     row.peer = result.peer;
     if (result.status != "ok") continue;
     row.time_s = statistics_of(total_of(result.seconds, timed.phases));
+    for (const std::string& phase : timed.phases) {
+      const auto found = result.seconds.find(phase);
+      if (found != result.seconds.end()) row.phases[phase] = statistics_of(found->second);
+    }
     const TimeStatistics& t = *row.time_s;
     if (t.q3 - t.q1 > kNoisySpread * t.median) row.flags.emplace_back("noisy");
     row.tflops = row.flops / t.median / 1e12;

@@ -66,20 +66,29 @@ std::vector<std::string> rates_of(const ProfileResult& result, double fma_rate, 
   return cells;
 }
 
-// All phases together.
-std::vector<std::string> whole_of(const ProfileResult& result, bool has_peers) {
-  std::vector<std::string> cells = named(result, has_peers);
+void append_statistics(std::vector<std::string>& cells, const std::vector<double>& samples) {
+  const TimeStatistics t = statistics_of(samples);
+  for (const double one : {t.mean, t.std, t.min, t.median})
+    cells.push_back(fmt::format("{:.{}f}", one * 1e3, t.mean < 0.1 ? 2 : 0));
+}
+
+// All phases together, with clock and power; below them each phase, if there are several.
+void add_statistics(Cells& table, const ProfileResult& result, bool has_peers) {
+  std::vector<std::string>& whole = table.emplace_back(named(result, has_peers));
   const std::vector<double> total = total_of(result.seconds, kPhases);
   const auto amount = [](const std::optional<double>& value) { return value ? fmt::format("{:.0f}", *value) : "-"; };
   if (total.empty()) {
-    cells.insert(cells.end(), {result.status, "-", "-", "-", "-", "-"});
-    return cells;
+    whole.insert(whole.end(), {result.status, "-", "-", "-", "-", "-"});
+    return;
   }
-  const TimeStatistics t = statistics_of(total);
-  for (const double one : {t.mean, t.std, t.min, t.median})
-    cells.push_back(fmt::format("{:.{}f}", one * 1e3, t.mean < 0.1 ? 2 : 0));
-  cells.insert(cells.end(), {amount(result.clock_mhz), amount(result.power_w)});
-  return cells;
+  append_statistics(whole, total);
+  whole.insert(whole.end(), {amount(result.clock_mhz), amount(result.power_w)});
+  for (const std::string& phase : kPhases) {
+    if (result.seconds.size() < 2 || !result.seconds.contains(phase)) continue;
+    std::vector<std::string>& cells = table.emplace_back(std::vector<std::string>{"  " + phase});
+    if (has_peers) cells.emplace_back();
+    append_statistics(cells, result.seconds.at(phase));
+  }
 }
 
 double floor_of(const PartTimes& part, const Ceilings& ceilings) {
@@ -215,7 +224,7 @@ std::string memory_table(const std::vector<ProfileResult>& results, const std::v
 
 std::string profile_table(const std::vector<ProfileResult>& results, const Ceilings& ceilings) {
   const bool has_peers = std::ranges::any_of(results, [](const auto& one) { return one.impl != kOwnName; });
-  std::map<std::string, Cells> times, wholes, rates;  // three tables, since one would be wider than a terminal
+  std::map<std::string, Cells> times, statistics, rates;  // three tables, since one would be wider than a terminal
   std::vector<std::string> models;
   Cells memory{{"model", "parameters", "state", "activations", "workspace", "all", "measured"}};
   for (const ProfileResult& result : results) {
@@ -223,8 +232,8 @@ std::string profile_table(const std::vector<ProfileResult>& results, const Ceili
     if (times[row.model].empty()) {
       times[row.model].push_back({"passes", "forward", "backward", "optimizer"});
       rates[row.model].push_back({"passes", "tokens/s", unit_of(row).name, "of peak"});
-      wholes[row.model].push_back({"passes", "mean", "std", "min", "median", "MHz", "W"});
-      for (Cells* const table : {&times[row.model], &wholes[row.model], &rates[row.model]}) {
+      statistics[row.model].push_back({"passes", "mean", "std", "min", "median", "MHz", "W"});
+      for (Cells* const table : {&times[row.model], &statistics[row.model], &rates[row.model]}) {
         if (has_peers) table->front().insert(table->front().begin() + 1, "by");
       }
       models.push_back(row.model);
@@ -234,7 +243,7 @@ std::string profile_table(const std::vector<ProfileResult>& results, const Ceili
                         most_measured(results, row)});
     }
     times[row.model].push_back(times_of(result, has_peers));
-    wholes[row.model].push_back(whole_of(result, has_peers));
+    add_statistics(statistics[row.model], result, has_peers);
     rates[row.model].push_back(rates_of(result, ceilings.flops, has_peers));
   }
   std::string text;
@@ -242,8 +251,8 @@ std::string profile_table(const std::vector<ProfileResult>& results, const Ceili
     const ProfileResult& own = *std::ranges::find_if(
         results, [&model](const auto& one) { return one.row.model == model && one.impl == kOwnName; });
     text += model + ": milliseconds, mean and standard deviation\n" + aligned(times[model]) + check_line(own) + "\n" +
-            model + ": milliseconds of all phases, clock and power\n" + aligned(wholes[model]) + "\n" + model +
-            ": rates of all phases\n" + aligned(rates[model]) + "\n";
+            model + ": milliseconds of all phases and of each, clock and power\n" + aligned(statistics[model]) + "\n" +
+            model + ": rates of all phases\n" + aligned(rates[model]) + "\n";
     const ProfileResult* longest = nullptr;
     for (const ProfileResult& one : results) {
       const std::size_t most = longest == nullptr ? 0 : longest->row.parts.size();

@@ -154,6 +154,7 @@ void Row::fail(const std::string& the_status, const std::string& the_reason) {
   status = the_status;
   reason = the_reason;
   time_s.reset();
+  phases.clear();
 }
 
 std::string json_line(const Environment& e) {
@@ -195,6 +196,7 @@ std::string json_line(const Row& row) {
             {"machine", row.machine}};
   if (!row.peer.empty()) json["peer"] = row.peer;
   if (row.memory_before_forward_bytes) json["memory_before_forward_bytes"] = *row.memory_before_forward_bytes;
+  for (const auto& [phase, time] : row.phases) json["phases"][phase] = json_of(time);
   if (row.launches) {
     json["launches"] = {{"median_s", row.launches->median_s}, {"beyond_s", row.launches->beyond_s}};
     if (row.launches->pooled_beyond_s) json["launches"]["pooled_beyond_s"] = *row.launches->pooled_beyond_s;
@@ -319,6 +321,10 @@ Row row_from(const Json& j) {
   row.flags = value<std::vector<std::string>>(j, "flags");
   if (!member(j, "time_s").is_null()) row.time_s = time_of(member(j, "time_s"));
   if ((row.status == "ok") != row.time_s.has_value()) refuse("a time where status is `" + row.status + "`, or none");
+  if (const auto phases = j.find("phases"); phases != j.end()) {
+    if (!phases->is_object()) refuse("key `phases` has the wrong type");
+    for (const auto& [phase, time] : phases->items()) row.phases[phase] = time_of(time);
+  }
   if (const auto found = j.find("launches"); found != j.end()) {
     row.launches = LaunchShare{amount<double>(*found, "median_s"), value<double>(*found, "beyond_s")};
     if (found->contains("pooled_beyond_s")) row.launches->pooled_beyond_s = value<double>(*found, "pooled_beyond_s");
@@ -363,9 +369,7 @@ AnyRecord record_of(std::string_view text) {
   return row_from(object);
 }
 
-bool is_failure(std::string_view status) {
-  return status == "mismatch" || status == "crashed" || status == "error";
-}
+bool is_failure(std::string_view status) { return status == "mismatch" || status == "crashed" || status == "error"; }
 
 bool same_build(const Environment& a, const Environment& b) {
   const bool commit_tells = !a.source.dirty && a.source.commit != "unknown";

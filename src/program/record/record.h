@@ -19,7 +19,8 @@ inline constexpr std::string_view kTrainingSchema = "fovea.train/1";
 inline constexpr std::string_view kProfileSchema = "fovea.profile/1";
 inline constexpr std::string_view kRowStatuses[] = {"ok",    "oom",     "unsupported", "mismatch",
                                                     "error", "timeout", "crashed"};
-// Whether a row of this status makes a run fail. The others tell of a limit: of memory, of time, of what is implemented.
+// Whether a row of this status makes a run fail. The others tell of a limit: of memory, of time, of what is
+// implemented.
 bool is_failure(std::string_view status);
 inline constexpr std::string_view kRowFlags[] = {"impossible",    "noisy",      "launch_bound", "few_samples",
                                                  "sampled_check", "inaccurate", "low_probe",    "host_bound"};
@@ -63,11 +64,12 @@ struct Row {
   std::string status;   // one of kRowStatuses
   std::string reason;   // empty if status is ok
   std::vector<std::string> flags;
-  std::optional<TimeStatistics> time_s;  // only if status is ok
-  std::optional<LaunchShare> launches;   // only with timer cuda_host, if the launches are known
-  double flops = 0, bytes = 0;           // of the problem, whatever the kernel executed
-  std::optional<double> tflops;          // flops / median / 1e12
-  std::optional<double> ceiling_share;   // flops / median / ceiling
+  std::optional<TimeStatistics> time_s;          // only if status is ok
+  std::map<std::string, TimeStatistics> phases;  // of a profiled model: time_s is of their sum
+  std::optional<LaunchShare> launches;           // only with timer cuda_host, if the launches are known
+  double flops = 0, bytes = 0;                   // of the problem, whatever the kernel executed
+  std::optional<double> tflops;                  // flops / median / 1e12
+  std::optional<double> ceiling_share;           // flops / median / ceiling
   std::optional<RowCeiling> ceiling;
   std::optional<std::int64_t> workspace_bytes;               // the most bytes of workspace at once
   std::optional<std::int64_t> saved_bytes;                   // saved state, besides out and lse
