@@ -14,12 +14,12 @@ BENCH = pathlib.Path(__file__).resolve().parents[2] / "python" / "bench"
 SIZES = ["--layers", "2", "--width", "48", "--heads", "3", "--hidden", "80", "--vocabulary", "70"]
 
 
-def profiled(file: pathlib.Path, words: list, **environment: str):
-    """The rows of a profile of a small model, with times."""
+def profiled(file: pathlib.Path, words: list, code: int = 0, **environment: str):
+    """The rows of a profile of a small model, which ends with `code`."""
     ended = subprocess.run([PROGRAM, "profile", *SIZES, "--batch", "3", "--context", "20", "--steps", "3", "--warm-up",
                             "1", "--python", PYTHON, "-o", file, *words], capture_output=True, text=True,
                            env={**os.environ, **environment})
-    assert ended.returncode == 0, ended.stderr
+    assert ended.returncode == code, ended.stderr
     return [row for row in map(json.loads, file.read_text().splitlines()) if row["schema"] == "fovea.bench/1"]
 
 
@@ -62,7 +62,7 @@ def test_a_peer_with_another_optimizer_is_a_mismatch(right: str, wrong: str, tmp
     assert worker.count(right) == 1
     (tmp_path / "bench").mkdir()
     (tmp_path / "bench" / "model_worker.py").write_text(worker.replace(right, wrong))
-    rows = profiled(tmp_path / "run.jsonl", ["--with", "torch.eager", "--passes", "forward"],
+    rows = profiled(tmp_path / "run.jsonl", ["--with", "torch.eager", "--passes", "forward"], code=1,
                     FOVEA_PYTHON_FOLDER=str(tmp_path))
     assert [row["status"] for row in rows] == ["ok", "mismatch"]
     assert "three steps" in rows[1]["reason"]
