@@ -24,7 +24,7 @@ class RotaryTable:
         positions = torch.arange(first_position, first_position + length, dtype=torch.float64)
         powers = -torch.arange(pairs, dtype=torch.float64) / pairs
         angles = torch.outer(positions, float(cell.problem["theta"]) ** powers)
-        self.stack, self.cat = torch.stack, torch.cat
+        self.torch = torch
         self.cos, self.sin = angles.cos().float().to(cell.device), angles.sin().float().to(cell.device)
 
     def rotated(self, x):
@@ -32,7 +32,8 @@ class RotaryTable:
         wide = x.float()
         a, b = (wide[..., ::2], wide[..., 1::2]) if self.neighbours else wide.chunk(2, -1)
         ab = (a * self.cos - b * self.sin, a * self.sin + b * self.cos)
-        return (self.stack(ab, -1).flatten(-2) if self.neighbours else self.cat(ab, -1)).to(x.dtype)
+        turned = self.torch.stack(ab, -1).flatten(-2) if self.neighbours else self.torch.cat(ab, -1)
+        return turned.to(x.dtype)
 
 
 class TorchLayer(TorchCall):
@@ -76,11 +77,10 @@ class TorchLayer(TorchCall):
         """A shared key's columns come last in a head; without one, the rotated columns come first."""
         if name not in self.rotary:
             return heads
-        columns = self.rotary[name].columns
-        parts = heads.split((heads.shape[-1] - columns, columns) if self.shared else
-                            (columns, heads.shape[-1] - columns), -1)
-        turned = self.rotary[name].rotated(parts[1 if self.shared else 0])
-        return self.torch.cat((parts[0], turned) if self.shared else (turned, parts[1]), -1)
+        table, dim = self.rotary[name], heads.shape[-1]
+        first = dim - table.columns if self.shared else 0
+        before, turned, behind = heads.split((first, table.columns, dim - first - table.columns), -1)
+        return self.torch.cat((before, table.rotated(turned), behind), -1)
 
     def projections(self):
         """q, k and v as [batch, heads, length, dimension]."""

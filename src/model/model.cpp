@@ -191,7 +191,7 @@ struct Model::Run : Products {
     activate(index);
   }
 
-  // In backward too: of a block, forward keeps gate_up.
+  // Backward calls it too, because forward keeps no result of SwiGLU.
   void activate(std::size_t index) const {
     begins("swiglu", c.hidden, 3 * bytes_of_one);
     work.swiglu({at(memory.blocks[index].gate_up), at(memory.hidden), rows, c.hidden, element}, context);

@@ -6,16 +6,23 @@
 #include <cstdint>
 #include <vector>
 
+#include "fovea/tensor.h"
+
 namespace fovea::verification {
 
 enum class Rounding : std::uint8_t {
-  products,      // every product, then every sum
-  sums,          // every sum; products are exact
+  products,  // every product, then every sum
+  sums,      // every sum; products are exact
   // As Hopper's tensor cores do, which add 16 products to a sum. The exponent of a product is the sum of its factors'
-  // exponents. All terms are cut two bits behind the last place of an fp32 number with the largest exponent. The new sum
-  // is rounded toward zero (Khattak and Mikaitis, Accurate Models of NVIDIA Tensor Cores, arXiv:2512.07004).
+  // exponents. All terms are cut two bits behind the last place of an fp32 number with the largest exponent. The new
+  // sum is rounded toward zero (Khattak and Mikaitis, Accurate Models of NVIDIA Tensor Cores, arXiv:2512.07004).
   tensor_cores,
 };
+
+// Whether products of operands of this type may run on tensor cores.
+inline bool may_use_tensor_cores(DeviceKind device, DType operands) {
+  return device == DeviceKind::cuda && operands != DType::fp32;
+}
 
 class RowSums {
  public:

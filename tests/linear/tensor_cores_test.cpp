@@ -18,13 +18,14 @@ void make_positive(TestTensor& tensor) {
   tensor.for_each([&](std::int64_t index) { tensor.set(index, std::fabs(tensor.at(index))); });
 }
 
-// Sums of positive terms: tensor cores round each toward zero, so that errors add up. From the last term to the first,
-// because the rule itself begins with the first.
+// Sums of positive terms: tensor cores round each toward zero, so that errors add up. First the terms of even number,
+// then the others, an order that the rule itself does not evaluate.
 void sum_on_tensor_cores(const SumsOfProducts& sums, TestTensor& result) {
   for (std::int64_t row = 0; row < sums.rows; ++row) {
     std::vector<float> terms(static_cast<std::size_t>(sums.terms * sums.columns));
     verification::RowSums on_tensor_cores(sums.columns, verification::Rounding::tensor_cores);
-    for (std::int64_t t = sums.terms; t-- > 0;) {
+    for (std::int64_t n = 0; n < sums.terms; ++n) {
+      const std::int64_t even = (sums.terms + 1) / 2, t = n < even ? 2 * n : 2 * (n - even) + 1;
       float* const of_columns = terms.data() + t * sums.columns;
       for (std::int64_t column = 0; column < sums.columns; ++column) of_columns[column] = sums.b(column, t);
       on_tensor_cores.add(sums.a(row, t), of_columns);

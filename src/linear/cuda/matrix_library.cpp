@@ -156,7 +156,7 @@ cublaslt::Algorithm first_algorithm(const Functions& functions, const ProductPla
   return result.algorithm;
 }
 
-// Split-K algorithms of cuBLASLt 13.0 lose the last k % splits terms where k / splits, rounded down, is a multiple of
+// Split-K algorithms of cuBLASLt 13 lose the last k % splits terms where k / splits, rounded down, is a multiple of
 // their K tile: k = 16,129 in 12 splits lost one. Every K tile is a multiple of 16.
 bool may_lose_terms(std::int64_t k, std::int64_t splits) { return k % splits != 0 && k / splits % 16 == 0; }
 

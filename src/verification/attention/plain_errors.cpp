@@ -138,7 +138,7 @@ class PlainErrors {
     };
     PlainVariant variant = plain_variant(n);
     raise(variant);
-    variant.tensor_cores = problem_.device.kind == DeviceKind::cuda && problem_.dtype != DType::fp32 && !variant.fused;
+    variant.tensor_cores = may_use_tensor_cores(problem_.device.kind, problem_.dtype) && !variant.fused;
     if (variant.tensor_cores) raise(variant);
   }
 

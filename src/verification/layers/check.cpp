@@ -157,8 +157,7 @@ class LayerErrors {
   void raise(Expectation& expected, const std::shared_ptr<const LayerInputs>& inputs,
              const std::vector<RowValues>& reference, std::int64_t n) const {
     PlainVariant variant = plain_variant(n);
-    const bool on_tensor_cores =
-        problem_.device.kind == DeviceKind::cuda && problem_.dtype != DType::fp32 && !variant.fused;
+    const bool on_tensor_cores = may_use_tensor_cores(problem_.device.kind, problem_.dtype) && !variant.fused;
     for (const bool tensor_cores : {false, true}) {
       if (tensor_cores && !on_tensor_cores) continue;
       variant.tensor_cores = tensor_cores;

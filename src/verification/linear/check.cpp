@@ -205,25 +205,21 @@ Expectation expect(std::vector<Checked> all, const TensorSet& before, std::uint6
   return expected;
 }
 
-// No tensor core sums a bias gradient.
-bool uses_tensor_cores(DeviceKind device, const TensorView& operand) {
-  return device != DeviceKind::cpu && operand.dtype != DType::fp32;
-}
-
 }  // namespace
 
 Expectation expect_linear_forward(const LinearForwardTensors& t, std::uint64_t seed, DeviceKind device,
                                   bool may_be_non_finite) {
-  return expect({{"y", linear::sums_of_y(t), t.y, uses_tensor_cores(device, t.x)}}, {}, seed, may_be_non_finite);
+  return expect({{"y", linear::sums_of_y(t), t.y, may_use_tensor_cores(device, t.x.dtype)}}, {}, seed,
+                may_be_non_finite);
 }
 
 Expectation expect_linear_backward(const LinearBackwardTensors& t, const TensorSet& before, std::uint64_t seed,
                                    DeviceKind device, bool may_be_non_finite) {
-  const bool tensor_cores = uses_tensor_cores(device, t.x);
+  const bool tensor_cores = may_use_tensor_cores(device, t.x.dtype);
   std::vector<Checked> all;
   if (t.dx) all.push_back({"dx", linear::sums_of_dx(t), t.dx, tensor_cores});
   if (t.dweight) all.push_back({"dweight", linear::sums_of_dweight(t), t.dweight, tensor_cores});
-  if (t.dbias) all.push_back({"dbias", linear::sums_of_dbias(t), t.dbias, false});
+  if (t.dbias) all.push_back({"dbias", linear::sums_of_dbias(t), t.dbias, false});  // no tensor core sums it
   return expect(std::move(all), before, seed, may_be_non_finite);
 }
 

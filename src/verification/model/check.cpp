@@ -81,8 +81,7 @@ class ModelErrors {
   void raise(Expectation& expected, const ModelInputs& inputs, std::int64_t n,
              const std::vector<RowValues>& exact) const {
     PlainVariant variant = plain_variant(n);
-    const bool on_tensor_cores =
-        inputs.device == DeviceKind::cuda && inputs.config.dtype != DType::fp32 && !variant.fused;
+    const bool on_tensor_cores = may_use_tensor_cores(inputs.device, inputs.config.dtype) && !variant.fused;
     for (const bool tensor_cores : {false, true}) {
       if (tensor_cores && !on_tensor_cores) continue;
       variant.tensor_cores = tensor_cores;
