@@ -160,15 +160,6 @@ DeviceKind device_of(const std::vector<verification::Case>& cases) {
   return device;
 }
 
-Operations operations_of(const std::vector<verification::Case>& cases) {
-  Operations operations;
-  for (const verification::Case& c : cases) {
-    if (std::find(operations.begin(), operations.end(), c.operation) == operations.end())
-      operations.push_back(c.operation);
-  }
-  return operations;
-}
-
 // Free memory minus each worker's fixed need: on a GPU, its context and the buffer that flushes the cache.
 std::int64_t usable_memory(DeviceKind device, const Machine& machine, std::size_t contenders) {
   if (device == DeviceKind::cpu) return machine.available_bytes;
@@ -244,6 +235,7 @@ SweepEnd run_subject(const BenchOptions& o, const Subject& subject, DeviceKind d
                             .force = o.force,
                             .json = o.json,
                             .baseline = o.baseline,
+                            .skip_lacking = o.implementations.empty(),
                             .budget_s = budgeted ? find_preset(o.preset).budget_s : 0,
                             .resume_command = shell_line(o.typed) + (o.resume ? "" : " --resume"),
                             .table = !has_limits};

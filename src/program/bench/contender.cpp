@@ -85,6 +85,15 @@ std::string python_script(const std::string& name) {
   return fs::exists(installed, none) ? installed.string() : std::string(kSourceFolder) + "/python/bench/" + name;
 }
 
+Operations operations_of(const std::vector<Case>& cases) {
+  Operations operations;
+  for (const Case& c : cases) {
+    if (std::find(operations.begin(), operations.end(), c.operation) == operations.end())
+      operations.push_back(c.operation);
+  }
+  return operations;
+}
+
 std::vector<std::string> known_names(const Operations& operations) {
   std::vector<std::string> names{kFlash};
   for (const verification::Operation* operation : operations) {

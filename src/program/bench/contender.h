@@ -36,6 +36,7 @@ inline constexpr std::string_view kNoSavedSuffix = "@no_saved";
 std::vector<std::string> implementation_names(const std::string& list);
 
 using Operations = std::vector<const verification::Operation*>;
+Operations operations_of(const std::vector<verification::Case>& cases);  // each once, in order of appearance
 
 // Throws Error(invalid_argument) for a name that no operation has and that is neither a file nor a peer, and for a
 // repeated name.

@@ -20,14 +20,15 @@ std::vector<Preset> report_presets() {
   const std::vector<std::string> all{"naive", "vectorized", "fused", "flash"};
   return {
       {"quick",
-       "parts of the six report presets; at most three minutes on two cores",
+       "parts of the published reports; at most three minutes on two cores",
        all,
        {"pass=fwd,bwd,e2e d=64 lq=128,256,512,1024 dtype=fp32,bf16 mask=causal",
         "pass=fwd,bwd b=8 d=64 lq=256,1024 dtype=fp32 mask=none",
         "pass=fwd hq=12 d=64,128 lq=512,1024 dtype=fp16 mask=causal",
         "pass=fwd b=8 hq=12 d=64 lq=512 dtype=fp16 mask=causal",
         "pass=fwd b=2 hq=24 d=256 lq=512 dtype=fp16 mask=causal",
-        "op=mha_fused pass=fwd,bwd,e2e b=2 hq=3 lq=512 d=64 dtype=bf16 mask=none"},
+        "op=mha_fused pass=fwd,bwd,e2e b=2 hq=3 lq=512 d=64 dtype=bf16 mask=none",
+        "op=model pass=fwd b=1 lq=128 model=report-d1:sm dtype=fp32"},
        {},
        120},
       {"report-a",

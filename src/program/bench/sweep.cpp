@@ -85,12 +85,23 @@ class Sweep {
     if (interrupted()) throw Interrupted{};
     const std::string line = verification::line_of(c);
     const auto wanted = [&](const std::string& implementation) {
+      if (settings_.skip_lacking && lacks(*c.operation, implementation)) return false;
       const Row* const known = earlier(line, implementation);
       if (known != nullptr) keep(*known, progress);
       return known == nullptr;
     };
     for (Row& row : bench_.run(c, wanted, [&](const RoundReport& report) { progress.on_turn(report); }))
       store(std::move(row), progress);
+  }
+
+  // Whether another operation of the sweep has an implementation of this name, and this one has none.
+  bool lacks(const verification::Operation& operation, const std::string& implementation) const {
+    const std::string name = implementation.substr(0, implementation.find('@'));  // name@old, name@no_saved
+    const auto has = [&name](const Operations& operations) {
+      const std::vector<std::string> names = known_names(operations);
+      return std::find(names.begin(), names.end(), name) != names.end();
+    };
+    return !has({&operation}) && has(operations_of(settings_.cases));
   }
 
   const Row* earlier(const std::string& line, const std::string& implementation) const {

@@ -15,6 +15,7 @@ struct SweepSettings {
   std::string markdown, csv;  // files of the table; empty: none
   bool resume = false, force = false, json = false;
   std::string baseline;
+  bool skip_lacking = false;   // no row for an implementation that the operation of a case lacks and another has
   double budget_s = 0;         // seconds that the sweep should take; limits the sampling of each cell; 0: no budget
   std::string resume_command;  // the command line that continues the sweep
   bool table = true;
