@@ -2,6 +2,7 @@
 
 import itertools
 
+import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
@@ -76,6 +77,19 @@ def test_every_kind_is_made_and_drawn(study, tmp_path):
         assert len(panels) == len(one.panels)
         assert all(len(svg) < 40_000 for svg in panels), "a page has a hundred of them"
         assert all(svg.startswith("<svg") and "#" not in svg.replace("#" + one.name, "") for svg in panels)
+
+
+def settings() -> dict:
+    """Of matplotlib; the backend is chosen at its first use."""
+    return {name: value for name, value in matplotlib.rcParams.items() if name != "backend"}
+
+
+def test_drawing_leaves_the_settings_of_matplotlib_as_they_were(study, tmp_path):
+    before, picture = settings(), pictures_of(study(rows_of_lengths()), [])[0]
+    axes = drawing.together(picture, looks.Looks(picture.names())).axes[0]
+    assert axes.get_title(loc="left"), "the style puts it to the left"
+    drawing.draw(picture, looks.Looks(picture.names()), tmp_path / "one.png")
+    assert settings() == before
 
 
 def test_every_step_of_a_model_is_in_a_box(study, tmp_path):
