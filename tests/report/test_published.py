@@ -140,6 +140,25 @@ def test_the_best_speed_up_names_who_has_it(report_c):
     assert found["published",]["backward"].detail == "flash", "not the incomplete one"
 
 
+def test_a_published_row_that_stands_for_several_problems_is_printed_once(study):
+    times = {("none", "naive"): 8, ("none", "cuda.any"): 2, ("causal", "naive"): 6, ("causal", "cuda.any"): 1}
+    made = study([row(impl, ms, problem=layer_line("mha", "fwd", mask=mask)) for (mask, impl), ms in times.items()])
+    page = next(one for one in pages(made, FOLDER) if one.report.letter == "C")
+    table, best = page.tables
+    heads = [column.title for column in table.columns]
+    assert "key length" not in heads, "no layer of the report has one"
+    shown = ("operation", "heads", "mask", "figures", "implementation", "forward (speed-up)")
+    assert [[one[heads.index(head)].text for head in shown] for one in table.rows] == [
+        ["mha", "12", "not stated", "published", "torch", "1.00\u00d7"],
+        ["mha", "12", "not stated", "published", "flash", "2.97\u00d7"],
+        ["mha", "12", "none", "here", "naive", "1.00\u00d7"], ["mha", "12", "none", "here", "flash", "4.00\u00d7"],
+        ["mha", "12", "causal", "here", "naive", "1.00\u00d7"], ["mha", "12", "causal", "here", "flash", "6.00\u00d7"]]
+    heads = [column.title for column in best.columns]
+    assert [[one[heads.index(head)].text for head in ("mask", "figures", "forward")] for one in best.rows] == [
+        ["not stated", "published", "2.97\u00d7"], ["none", "here", "4.00\u00d7"], ["causal", "here", "6.00\u00d7"]]
+    assert "geometric mean speed-up of flash over naive in 2 shared configurations: 4.90\u00d7 here" in page.comparisons[0]
+
+
 def test_smaller_sizes_have_their_own_tables(study):
     lines = {pass_: layer_line("gqa", pass_, hq=8, hkv=2, lq=512, e=512) for pass_ in ("fwd", "bwd")}
     made = study([row(impl, ms, problem=lines[pass_]) for impl, ms in (("naive", 4), ("cpu.avx2", 1))
@@ -148,6 +167,10 @@ def test_smaller_sizes_have_their_own_tables(study):
     assert (page.matched, page.matched_cut) == (0, 4) and not page.comparisons
     assert [one.id for one in page.tables] == ["published-c-cut", "published-c-best-cut"]
     assert "length 512" in page.tables[0].conditions
+    found = {key: [line[head].text for head in ("operation", "heads", "length", "mask")]
+             for key, line in cells(page.tables[0]).items()}
+    assert found["published", "torch"] == ["gqa", "32", "2048", "not stated"], "the sizes of the published figure"
+    assert found["here", "naive"] == ["gqa", "8", "512", "none"]
 
 
 def profile_row(impl: str, pass_: str, ms: float | None = None, **keys) -> dict:
