@@ -366,6 +366,23 @@ def test_published_b_keeps_its_line_of_failures(study):
     assert [word for _, word in series["flash, published"].missing] == ["OOM (published)"] * 2
 
 
+def test_published_times_of_models_have_a_panel_for_each_pass(study):
+    sizes = "b=2 lq=512 vocabulary=10000 dtype=fp32 device=cuda"
+    models = {"sm": (12, 768, 12, 3072, 128625408), "md": (24, 1024, 16, 4096, 423183360)}
+    made = study([row("fovea", ms, problem=f"op=model pass={pass_} model=report-d1:{name} layers={layers} width={width} "
+                      f"heads={heads} hidden={hidden} params={params} {sizes}")
+                  for name, (layers, width, heads, hidden, params) in models.items()
+                  for pass_, ms in (("fwd", 1e-7 * params), ("step", 3e-7 * params))])
+    picture, = published_pictures(next(
+        page.book for page in pages(made, ROOT / "data/published") if page.report.letter == "D1"))
+    assert [panel.title.split(", ")[0] for panel in picture.panels] == [
+        "forward", "forward of a step", "backward + optimizer", "step with optimizer"]
+    for panel, ours in zip(picture.panels, (2, 0, 0, 2)):
+        assert panel.along == "parameters" and panel.title.endswith(", fp32, batch 2, context 512")
+        of = {one.name: list(one.points.x) for one in panel.series}
+        assert of["torch.eager, published"] == [128625408, 423183360] and len(of.get("fovea, here", [])) == ours
+
+
 def test_words_in_the_colour_of_a_name_follow_the_paper():
     figure = drawing.Figure()
     for colour in looks.COLOURS:
