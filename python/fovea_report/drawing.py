@@ -115,7 +115,7 @@ def coincide(one: Series, other: Series) -> bool:
     if one is other or one.dashed or other.dashed:
         return one is other
     pairs = one.points[["x", "y"]].merge(other.points[["x", "y"]], on="x")
-    return len(pairs) > 0 and 0.9 < (pairs.y_x / pairs.y_y).median() < 1.1
+    return len(pairs) > 0 and 1 / 1.1 < (pairs.y_x / pairs.y_y).median() < 1.1
 
 
 def dots(axes, points: pd.DataFrame, colour: str, marker: str, **more) -> None:

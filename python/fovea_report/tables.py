@@ -75,10 +75,10 @@ def varying(study: Study, rows: pd.DataFrame, without: Iterable[str] = ()) -> li
     for name in (one for one in rows.op.unique() if one in study.operations):
         cases = list(rows[rows.op == name].case)
         for key in study.operations[name].keys:
-            values = {case.get(key.word) for case in cases}
+            values = {str(case.get(key.word, key.usual)) for case in cases}  # a pass may lack a key
             same = all(case.get(key.word) == case.get(key.follows) for case in cases)
             follows = key.follows and (key.kind == "number" or same)
-            wanted = (len(values) > 1 or (key.shown == "axis" and values != {None})) and not follows
+            wanted = (len(values) > 1 or (key.shown == "axis" and values != {""})) and not follows
             if wanted and key.word not in {*without, *(known.word for known in keys)}:
                 keys.append(key)
     return keys
@@ -173,9 +173,9 @@ def memory_table(study: Study) -> Table:
     keys, names = varying(study, study.rows, ("pass",)), study.implementations
     table = captioned(study, "memory", study.rows, [
         *key_columns(keys), *(Column(name, what) for what in ("before backward", "workspace") for name in names)])
-    problems: dict[str, dict[str, list[Row]]] = {}
+    problems: dict[tuple[str, str], dict[str, list[Row]]] = {}
     for row in in_order(study, study.rows).itertuples():
-        problems.setdefault(row.shape, {}).setdefault(row.impl, []).append(row)
+        problems.setdefault((row.op, study.operation(row).label(row.case)), {}).setdefault(row.impl, []).append(row)
     for cells in problems.values():
         of = [cells.get(name, []) for name in names]
         table.rows.append([*key_cells(keys, next(iter(cells.values()))[0]),
