@@ -32,9 +32,9 @@ def shade(ratio: float) -> tuple:
     return SHADES(min(max(math.log2(ratio) / math.log2(MOST), 0.0), 1.0))
 
 
+@style.applied()
 def draw(picture: Picture, looks: Looks, path: Path, with_panels: bool = True) -> list[str]:
     """Writes the PNG; returns its panels as SVG for a page, if `with_panels`."""
-    style.apply()
     save_png(together(picture, looks), path)
     panels = picture.panels if with_panels else []
     return [svg_of(alone(panel, picture, looks), f"{picture.name}-{n}") for n, panel in enumerate(panels)]
@@ -47,6 +47,7 @@ def alone(panel: Panel, picture: Picture, looks: Looks) -> Figure:
     return figure
 
 
+@style.applied()
 def together(picture: Picture, looks: Looks) -> Figure:
     """Title and legend above the panels, the conditions below."""
     columns = min(len(picture.panels), 2 if len(picture.panels) in (2, 4) else 3)
@@ -114,7 +115,7 @@ def coincide(one: Series, other: Series) -> bool:
     if one is other or one.dashed or other.dashed:
         return one is other
     pairs = one.points[["x", "y"]].merge(other.points[["x", "y"]], on="x")
-    return len(pairs) > 0 and 0.9 < (pairs.y_x / pairs.y_y).median() < 1.1
+    return len(pairs) > 0 and 1 / 1.1 < (pairs.y_x / pairs.y_y).median() < 1.1
 
 
 def dots(axes, points: pd.DataFrame, colour: str, marker: str, **more) -> None:

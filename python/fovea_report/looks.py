@@ -58,12 +58,12 @@ class Looks:
         return Line2D([], [], color=look.colour, marker=look.marker, linestyle=dashes, label=name)
 
 
-def apply() -> None:
-    matplotlib.rcParams.update(matplotlib.rc_params_from_file(STYLE, use_default_template=False))
-    matplotlib.rcParams.update({
+def applied():
+    """The style, around a block or as a decorator. Afterwards matplotlib's settings are as before."""
+    return matplotlib.rc_context({
         **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor", "patch.edgecolor"), PAPER),
         **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
-        "axes.edgecolor": SOFT, "grid.color": LINE})
+        "axes.edgecolor": SOFT, "grid.color": LINE}, STYLE)
 
 
 def wrap(words: str, width: int) -> str:

@@ -10,7 +10,7 @@ from .table import rate, ratio, size
 from .tables import passes_of
 from .vocabulary import listed, short
 
-MODEL = ("model", "layers", "width", "heads", "hidden", "vocabulary")
+MADE_OF = {"model": ("model", "layers", "width", "heads", "hidden", "vocabulary")}  # what makes a model's parameters
 
 
 def headline(study: Study) -> str:
@@ -79,9 +79,9 @@ def against_the_best(study: Study) -> Iterator[str]:
 
 
 def curves(study: Study, rows: pd.DataFrame):
-    """Groups of rows that differ only in length, by title. Models may differ in all that makes their parameters."""
-    return groups(study, rows, lambda row: listed(row.title, study.operation(row).title(
-        row.case, ("column",), MODEL if row.op == "model" else ())))
+    """Groups of rows that differ only in length, by title; or only in the parameters, and in what makes them."""
+    return groups(study, rows, lambda row: listed(
+        row.title, study.operation(row).title(row.case, ("column",), MADE_OF.get(row.op, ()))))
 
 
 def growth(study: Study) -> list[str]:

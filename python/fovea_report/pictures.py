@@ -7,7 +7,7 @@ from typing import Callable, Iterator
 
 import pandas as pd
 
-from .observations import curves
+from .observations import MADE_OF, curves
 from .published import Book
 from .published_pages import Page
 from .study import PowerLaw, Row, Study, conditions, fit_power_laws, groups, over_baseline, place
@@ -171,8 +171,7 @@ def span(key: Key, rows: pd.DataFrame) -> str:
 def rate_pictures(study: Study) -> Iterator[Picture]:
     """The field's picture: rate against length in grouped bars, a panel for each head dimension and mask."""
     def words(row: Row) -> tuple:
-        operation = study.operation(row)
-        keys = [key for key in operation.keys if key.kind == "word" or key.shown == "column"]
+        keys = [key for key in study.operation(row).keys if key.kind == "word" or key.shown == "column"]
         return (row.op, row.hot, row.cpu_threads, row.system,
                 *(row.case.get(key.word) for key in keys if key.kind != "number" and key.word != "seed"))
     rows = study.rows.assign(y=(study.rows.flops / study.rows["median"] / 1e12).where(study.rows.possible))
@@ -231,13 +230,14 @@ def published_picture(book: Book, kind: str, what: str, roles: list[str], passes
         operation, word = study.operations[case["op"]], book.side(published, measurement, pass_, role).word
         if word == "-" or (role == hidden and not word):
             continue
-        shape = listed(operation.title(case, ("column",)), operation.title(case, without=("pass",)))
+        without = ("pass", *MADE_OF.get(case["op"], ()))
+        shape = listed(*(operation.title(case, (place,), without) for place in ("column", "title")))
         bars = book.spread(measurement, pass_, role) if kind == "published" and not published else (math.nan, math.nan)
         points.append({
             "panel": f"{study.word(pass_)}, {shape}" if "+" not in pass_ else shape, "low": bars[0], "high": bars[1],
-            "role": report.says.get("own", role) if role == "flash" else role,
-            "published": published, "x": operation.axis(case)[1], "y": value(published, measurement, pass_, role),
-            "clean": not published, "word": word + (" (published)" if published and word else "")})
+            "role": role, "published": published, "x": operation.axis(case)[1],
+            "y": value(published, measurement, pass_, role), "clean": not published,
+            "word": word + (" (published)" if published and word else "")})
     table = pd.DataFrame(points, columns=["panel", "role", "published", "x", "y", "low", "high", "clean", "word"])
     panels = [Panel(name, [Series(f"{role}, {'published' if published else 'here'}", own[own.y.notna()], [
         (one.x, one.word) for one in own.itertuples() if one.word], look=role, dashed=published)

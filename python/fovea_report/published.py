@@ -6,14 +6,13 @@ import string
 import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 import pandas as pd
 
 from .study import Row, Study
 from .table import figure
-from .tables import varying
-from .vocabulary import Key, parse_case
+from .vocabulary import parse_case
 
 PARTS = ("mean", "std", "min", "sum")  # figures of a cell; the sum is of all samples
 
@@ -42,10 +41,6 @@ class Published:
         shown = list(dict.fromkeys(self.figures.pass_))
         return ["fwd", "bwd", "fwd+bwd"] if "fwd+bwd" in shown else shown
 
-    @property
-    def over(self) -> str:
-        return self.says.get("over", self.says.get("eager", ""))
-
     def measurement(self, case: dict[str, Any]) -> tuple:
         return tuple(case.get(key) for key in self.keys)
 
@@ -69,7 +64,8 @@ class Side:
 
 
 def read_published(description: Path) -> Published:
-    says = tomllib.loads(description.read_text(encoding="utf-8"))
+    says = {"own": "flash", **tomllib.loads(description.read_text(encoding="utf-8"))}
+    says.setdefault("over", says.get("eager", ""))
     lines = pd.read_csv(description.with_suffix(".csv"), dtype=str, keep_default_na=False).to_dict("records")
     words, figures = says.get("words", {}), []
     lines_of = {False: says["problem"], True: says.get("cut", [])}
@@ -87,6 +83,7 @@ def read_published(description: Path) -> Published:
     table = pd.DataFrame(figures)
     report = Published(says, table, list(dict.fromkeys(word for case in table.case for word in case)))
     table["measurement"] = [report.measurement(case) for case in table.case]
+    table["problem"] = table.groupby("number").measurement.transform("first")  # that a figure stands for
     add_floors(report)
     return report
 
@@ -105,8 +102,7 @@ def case_of(problem: str, line: dict[str, str]) -> dict[str, Any]:
 
 
 def add_floors(report: Published) -> None:
-    """Marks the figures that the description calls incomplete, with the least time that complete ones would need. That
-    time is of the first problem that a figure stands for."""
+    """Marks incomplete figures, with the least time that complete ones need for the first problem they stand for."""
     rule, figures = report.says.get("incomplete"), report.figures
     figures["incomplete"], figures["floor"] = False, math.nan
     if rule:
@@ -128,7 +124,7 @@ class Book:
         self.report, self.study, figures = report, study, report.figures
         printed = {(one.measurement, pass_) for one in figures.itertuples() for pass_ in one.pass_.split("+")}
         rows = study.rows.assign(measurement=[report.measurement(case) for case in study.rows.case],
-                                 role=study.rows.impl.where(study.rows.kind != "library", "flash"))
+                                 role=study.rows.impl.where(study.rows.kind != "library", report.own))
         rows = rows[[(one.measurement, one.pass_) in printed and not one.hot for one in rows.itertuples()]]
         for name in ("cpu_threads", "system"):
             rows = rows[rows[name].eq(rows[name].iloc[0])] if len(rows) else rows
@@ -142,11 +138,11 @@ class Book:
                                 for cut in (False, True))
 
     def ours(self, row: Row) -> Side:
-        words, is_own = self.study.vocabulary, row.role == "flash"
+        words = self.study.vocabulary
         if not row.timed:
             return Side(words.status(row.status), ranked=False, note=row.reason, row=row, name=row.role)
         return Side("", row.mean, row.std, row.min, row.mean * row.n, row.held, row.ranked, words.marks(row.flags),
-                    row.impl if is_own else "", row, name=self.report.says.get("own", row.role) if is_own else row.role)
+                    row.impl if row.kind == "library" else "", row, name=row.role)
 
     def printed(self, one: Row) -> Side:
         side = Side(one.word, one.mean, one.std, one.min, one.sum, one.memory, name=one.name)
@@ -155,6 +151,15 @@ class Book:
         below = " below" if one.mean < one.floor else ""
         floor = "" if math.isnan(one.floor) else f",{below} floor {figure(one.floor * 1e3)}"
         return replace(side, ranked=False, note=self.report.says["incomplete"]["text"], detail=f"incomplete{floor}")
+
+    def lines(self, cases: dict[tuple, dict]) -> Iterator[tuple[bool, tuple, dict]]:
+        """Each printed problem, then those here that it stands for. What its report leaves open is not stated."""
+        figures = self.report.figures
+        for problem, of in figures[figures.measurement.isin(set(cases))].groupby("problem", sort=False).measurement:
+            full = list(figures[figures.problem.map(problem.__eq__) & ~figures.cut].case)
+            left_open = [key for key in full[0] if len({case.get(key) for case in full}) > 1]
+            yield True, problem, full[0] | dict.fromkeys(left_open, "not stated")
+            yield from ((False, measurement, cases[measurement]) for measurement in dict.fromkeys(of))
 
     def side(self, published: bool, measurement: tuple, pass_: str, role: str) -> Side:
         if pass_ != "fwd+bwd" or published:
@@ -178,21 +183,15 @@ class Book:
 
     @functools.cached_property
     def roles(self) -> list[str]:
-        found, kind = set(self.rows.role), self.study.vocabulary.kind
-        peers = [role for role in dict.fromkeys(self.report.figures.role) if kind(role) == "peer" and role != "flash"]
-        order = [*(name for name in self.study.implementations if kind(name) == "baseline"), "flash"]
+        found, kind, own = set(self.rows.role), self.study.vocabulary.kind, self.report.own
+        peers = [role for role in dict.fromkeys(self.report.figures.role) if kind(role) == "peer" and role != own]
+        order = [*(name for name in self.study.implementations if kind(name) == "baseline"), own]
         return [*peers, *(role for role in order if role in found)]
 
     def is_measured(self, one: Row) -> bool:
         """Whether a printed figure, or this library beside a peer, was measured here."""
-        roles = [one.role, "flash"] if self.study.vocabulary.kind(one.role) == "peer" else [one.role]
+        roles = [one.role, self.report.own] if self.study.vocabulary.kind(one.role) == "peer" else [one.role]
         return any((False, one.measurement, one.pass_.split("+")[-1], role) in self.sides for role in roles)
-
-    def keys(self) -> list[Key]:
-        """The operation, if the report has several, and the keys that vary in the printed table."""
-        figures, names = self.report.figures, {case["op"] for case in [*self.cases.values(), *self.cut.values()]}
-        operation = [Key("op", noun="operation")] if figures.op.nunique() > 1 else []
-        return operation + varying(self.study, figures[figures.op.isin(names)])
 
 
 def facts_of(report: Published, table: pd.DataFrame) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pandas as pd
 from .published import PARTS, Book, Published, Side, compute, facts_of, read_published
 from .study import PASSES, Study, conditions, plural, told_apart
 from .table import NOTHING, Cell, Column, Table, figure, ratio, value_cell
-from .tables import CAPTIONS, key_columns, words
+from .tables import CAPTIONS, key_columns, varying, words
 from .vocabulary import Key, short
 
 
@@ -55,7 +55,7 @@ def titled(book: Book, cases: dict[tuple, dict], name: str, what: str) -> Table:
 
 def page_table(book: Book, cases: dict[tuple, dict]) -> Table:
     """A line per problem, side and implementation; for each pass its figures, then speed-ups."""
-    report, keys, passes = book.report, book.keys(), book.report.passes
+    report, passes, keys = book.report, book.report.passes, varying(book.study, book.report.figures)
     parts = [part for part in PARTS if report.figures[part].notna().any()]
     heads = {pass_: book.study.word(pass_) if "+" not in pass_ else "forward, then backward" for pass_ in passes}
     rated = report.says.get("speed_up_passes", passes) if report.over else []
@@ -65,7 +65,7 @@ def page_table(book: Book, cases: dict[tuple, dict]) -> Table:
                      *(Column(heads[pass_], "speed-up") for pass_ in rated)]
     if "formula" in report.says:
         table.columns += [Column(head, "MB") for head in ("memory before backward", "formula")]
-    for (measurement, case), published, role in itertools.product(cases.items(), (False, True), book.roles):
+    for (published, measurement, case), role in itertools.product(book.lines(cases), book.roles):
         sides = {pass_: book.side(published, measurement, pass_, role) for pass_ in passes}
         if all(side.word == "-" for side in sides.values()):
             continue
@@ -96,10 +96,10 @@ def speed_up_cell(book: Book, published: bool, measurement: tuple, case: dict, p
 
 def best_table(book: Book, cases: dict[tuple, dict]) -> Table:
     """A line per problem and side: for each pass the best speed-up over the eager form, and who has it."""
-    keys, passes = book.keys(), book.report.passes
+    keys, passes = varying(book.study, book.report.figures), book.report.passes
     table = titled(book, cases, "-best", "the best speed-up, and by which implementation")
     table.columns = [*key_columns(keys), *words("figures"), *(Column(book.study.word(pass_)) for pass_ in passes)]
-    for (measurement, case), published in itertools.product(cases.items(), (False, True)):
+    for published, measurement, case in book.lines(cases):
         table.rows.append(problem_cells(keys, case, published)
                           + [best_cell(book, published, measurement, pass_) for pass_ in passes])
     return table

@@ -119,7 +119,6 @@ def make_study(paths: list[Path], vocabulary: Vocabulary, baseline: str = "") ->
     timing["best"] = timing.index.isin(winners(timing).index)
     possible = timing["median"].astype(float).where(timing.possible & study.compares)
     timing["over_fastest"] = possible / possible.groupby(timing["at"]).transform("min")
-    timing["shape"] = [row.problem.replace(f" pass={row.pass_} ", " ") for row in timing.itertuples()]
     timing["clean"] = timing.ranked & ~timing.noisy
     return study
 

@@ -69,16 +69,17 @@ def by_cell(pairs: pd.DataFrame) -> dict[tuple[int, str], Row]:
 
 
 def varying(study: Study, rows: pd.DataFrame, without: Iterable[str] = ()) -> list[Key]:
-    """The keys that tell these rows apart, and the keys of the axis."""
-    keys: list[Key] = []
-    for name in rows.op.unique():
+    """The keys that tell these rows apart, the operation first, and the keys of the axis; of published figures, those
+    of operations that were measured here."""
+    keys = [Key("op", noun="operation")] if rows.op.nunique() > 1 else []
+    for name in (one for one in rows.op.unique() if one in study.operations):
         cases = list(rows[rows.op == name].case)
         for key in study.operations[name].keys:
-            values = {case.get(key.word) for case in cases}
+            values = {str(case.get(key.word, key.usual)) for case in cases}  # a pass may lack a key
             same = all(case.get(key.word) == case.get(key.follows) for case in cases)
             follows = key.follows and (key.kind == "number" or same)
-            wanted = (len(values) > 1 or key.shown == "axis") and not follows and key.word not in without
-            if wanted and key.word not in {known.word for known in keys}:
+            wanted = (len(values) > 1 or (key.shown == "axis" and values != {""})) and not follows
+            if wanted and key.word not in {*without, *(known.word for known in keys)}:
                 keys.append(key)
     return keys
 
@@ -169,13 +170,12 @@ def speed_up_cells(pairs: pd.DataFrame) -> list[Cell]:
 
 def memory_table(study: Study) -> Table:
     """Passes share a row: the state between forward and backward belongs to the problem."""
-    operation = [Key("op", noun="operation")] if len(study.operations) > 1 else []
-    keys, names = operation + varying(study, study.rows, ("pass",)), study.implementations
+    keys, names = varying(study, study.rows, ("pass",)), study.implementations
     table = captioned(study, "memory", study.rows, [
         *key_columns(keys), *(Column(name, what) for what in ("before backward", "workspace") for name in names)])
-    problems: dict[str, dict[str, list[Row]]] = {}
+    problems: dict[tuple[str, str], dict[str, list[Row]]] = {}
     for row in in_order(study, study.rows).itertuples():
-        problems.setdefault(row.shape, {}).setdefault(row.impl, []).append(row)
+        problems.setdefault((row.op, study.operation(row).label(row.case)), {}).setdefault(row.impl, []).append(row)
     for cells in problems.values():
         of = [cells.get(name, []) for name in names]
         table.rows.append([*key_cells(keys, next(iter(cells.values()))[0]),

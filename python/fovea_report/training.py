@@ -107,8 +107,8 @@ class Report:
         self.headline = plural(len(found), "training run")
         self.observations = [said for one in found for said in one.sentences()]
 
+    @style.applied()
     def draw(self, add: Callable[[str], Path]) -> None:
-        style.apply()
         drawing.save_png(curves(self.trainings, (8, 4.4)), add("pictures/loss.png"))
         self.svg = drawing.svg_of(curves(self.trainings, (4.3, 4.3)), "loss")
 

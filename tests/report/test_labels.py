@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ENVIRONMENT, ROOT, line, row
+from matplotlib.text import Text
 
 from fovea_report import drawing, looks
 from fovea_report.observations import observations
@@ -71,7 +72,8 @@ def test_heads_of_the_widest_panels_do_not_meet(committed, published):
     widest = max(made, key=lambda one: max(len(panel.title) for panel in one.panels))
     figure = drawing.together(widest, looks.Looks(committed.implementations, committed.own(committed.all)))
     figure.draw_without_rendering()
-    heads = [axes.title.get_window_extent() for axes in figure.axes if axes.get_title()]
+    heads = [one.get_window_extent() for axes in figure.axes for one in axes.findobj(Text)
+             if one.get_text() and one.get_text() == axes.get_title(loc="left")]
     assert len(heads) == len(widest.panels)
     assert all(figure.bbox.x0 <= head.x0 and head.x1 <= figure.bbox.x1 for head in heads)
     assert not any(one.overlaps(other) for one, other in itertools.combinations(heads, 2))

@@ -5,6 +5,8 @@ import subprocess
 import pytest
 from conftest import FACTS, ROOT, line, row
 
+from fovea_report import drawing, looks
+from fovea_report.pictures import published_pictures
 from fovea_report.published import read_published
 from fovea_report.published_pages import findings, pages
 from fovea_report.vocabulary import parse_case
@@ -140,6 +142,25 @@ def test_the_best_speed_up_names_who_has_it(report_c):
     assert found["published",]["backward"].detail == "flash", "not the incomplete one"
 
 
+def test_a_published_row_that_stands_for_several_problems_is_printed_once(study):
+    times = {("none", "naive"): 8, ("none", "cuda.any"): 2, ("causal", "naive"): 6, ("causal", "cuda.any"): 1}
+    made = study([row(impl, ms, problem=layer_line("mha", "fwd", mask=mask)) for (mask, impl), ms in times.items()])
+    page = next(one for one in pages(made, FOLDER) if one.report.letter == "C")
+    table, best = page.tables
+    heads = [column.title for column in table.columns]
+    assert "key length" not in heads, "no layer of the report has one"
+    shown = ("operation", "heads", "mask", "figures", "implementation", "forward (speed-up)")
+    assert [[one[heads.index(head)].text for head in shown] for one in table.rows] == [
+        ["mha", "12", "not stated", "published", "torch", "1.00\u00d7"],
+        ["mha", "12", "not stated", "published", "flash", "2.97\u00d7"],
+        ["mha", "12", "none", "here", "naive", "1.00\u00d7"], ["mha", "12", "none", "here", "flash", "4.00\u00d7"],
+        ["mha", "12", "causal", "here", "naive", "1.00\u00d7"], ["mha", "12", "causal", "here", "flash", "6.00\u00d7"]]
+    heads = [column.title for column in best.columns]
+    assert [[one[heads.index(head)].text for head in ("mask", "figures", "forward")] for one in best.rows] == [
+        ["not stated", "published", "2.97\u00d7"], ["none", "here", "4.00\u00d7"], ["causal", "here", "6.00\u00d7"]]
+    assert "flash over naive in 2 shared configurations: 4.90\u00d7 here, 2.97\u00d7 published" in page.comparisons[0]
+
+
 def test_smaller_sizes_have_their_own_tables(study):
     lines = {pass_: layer_line("gqa", pass_, hq=8, hkv=2, lq=512, e=512) for pass_ in ("fwd", "bwd")}
     made = study([row(impl, ms, problem=lines[pass_]) for impl, ms in (("naive", 4), ("cpu.avx2", 1))
@@ -148,6 +169,10 @@ def test_smaller_sizes_have_their_own_tables(study):
     assert (page.matched, page.matched_cut) == (0, 4) and not page.comparisons
     assert [one.id for one in page.tables] == ["published-c-cut", "published-c-best-cut"]
     assert "length 512" in page.tables[0].conditions
+    found = {key: [line[head].text for head in ("operation", "heads", "length", "mask")]
+             for key, line in cells(page.tables[0]).items()}
+    assert found["published", "torch"] == ["gqa", "32", "2048", "not stated"], "the sizes of the published figure"
+    assert found["here", "naive"] == ["gqa", "8", "512", "none"]
 
 
 def profile_row(impl: str, pass_: str, ms: float | None = None, **keys) -> dict:
@@ -179,3 +204,63 @@ def test_this_library_alone_stands_beside_report_d1_at_smaller_sizes_too(study):
                 if one.report.letter == "D1")
     assert page.matched == 0 and page.matched_cut == 1
     assert set(cells(page.tables[0])) == {("here", "fovea"), ("published", "torch")}
+
+
+def test_published_words_and_times_are_drawn(study):
+    keys = {"hq": 12, "dtype": "fp16", "d": 64}
+    made = study([row(impl, ms * n / 512, lq=n, spread=spread, **keys)
+                  for impl, ms, spread in (("naive", 4, 0.02), ("cpu.avx2", 1, 0.8)) for n in (512, 1024)]
+                 + [row("naive", status="timeout", lq=16384, **keys), row("cpu.avx2", 9, lq=16384, **keys)])
+    book = next(page.book for page in pages(made, FOLDER) if page.report.letter == "E")
+    ratios, times = published_pictures(book)
+    assert {one.name: len(one.points) for one in times.panels[0].series}["flash, published"] == 3
+    naive = {one.name: one.missing for one in times.panels[0].series}
+    assert naive["naive, here"] == [(16384, "timeout")] and naive["naive, published"] == [(16384, "OOM (published)")]
+    assert {one.name for one in ratios.panels[0].series if len(one.points)} == {"flash, here", "flash, published"}
+    bars = {one.name: one.points[["low", "y", "high"]].iloc[0].tolist() for one in ratios.panels[0].series
+            if len(one.points)}
+    assert bars["flash, here"] == pytest.approx([4 * 0.98 / 1.8, 4, 4 * 1.02 / 0.2])
+    assert bars["flash, published"][0] != bars["flash, published"][0]  # NaN
+    low, high = drawing.together(ratios, looks.Looks(ratios.names())).axes[0].get_ylim()
+    assert low < bars["flash, here"][0] and bars["flash, here"][2] < high, "bars stand inside the panel"
+    assert {one.name: one.missing for one in ratios.panels[0].series if one.missing} == {
+        name: missing for name, missing in naive.items() if missing}  # they tell why curves end
+
+
+def test_published_d2_marks_our_own_timeouts(study, tmp_path):
+    keys = {"mask": "none", "b": 8, "d": 64}
+    made = study([row(impl, ms * n / 256, lq=n, held=n * 1000, **keys, **{"pass": pass_})
+                  for impl, ms in (("naive", 4), ("cpu.avx2", 1)) for n in (256, 1024) for pass_ in ("fwd", "bwd")]
+                 + [row("naive", status="timeout", lq=16384, **keys, **{"pass": pass_}) for pass_ in ("fwd", "bwd")])
+    picture = next(published_pictures(next(
+        page.book for page in pages(made, FOLDER) if page.report.letter == "D2")))
+    missing = {one.name: one.missing for one in picture.panels[0].series}
+    assert missing["naive, here"] == [(16384, "timeout")]
+    drawn = drawing.together(picture, looks.Looks(["naive", "cpu.avx2"])).axes[0]
+    assert {"timeout", "OOM (published)"} <= {one.get_text() for one in drawn.texts}
+
+
+def test_published_b_keeps_its_line_of_failures(study):
+    keys = {"dtype": "bf16", "d": 128}
+    made = study([row(impl, ms * n / 512, lq=n, **keys)
+                  for impl, ms in (("naive", 4), ("cpu.avx2", 1)) for n in (512, 1024)])
+    book = next(page.book for page in pages(made, FOLDER) if page.report.letter == "B")
+    series = {one.name: one for one in next(published_pictures(book)).panels[0].series}
+    assert [word for _, word in series["flash, published"].missing] == ["OOM (published)"] * 2
+
+
+def test_published_times_of_models_have_a_panel_for_each_pass(study):
+    sizes = "b=2 lq=512 vocabulary=10000 dtype=fp32 device=cuda"
+    models = {"sm": (12, 768, 12, 3072, 128625408), "md": (24, 1024, 16, 4096, 423183360)}
+    made = study([row("fovea", ms, problem=f"op=model pass={pass_} model=report-d1:{name} layers={layers} "
+                      f"width={width} heads={heads} hidden={hidden} params={params} {sizes}")
+                  for name, (layers, width, heads, hidden, params) in models.items()
+                  for pass_, ms in (("fwd", 1e-7 * params), ("step", 3e-7 * params))])
+    picture, = published_pictures(next(
+        page.book for page in pages(made, FOLDER) if page.report.letter == "D1"))
+    assert [panel.title.split(", ")[0] for panel in picture.panels] == [
+        "forward", "forward of a step", "backward + optimizer", "step with optimizer"]
+    for panel, ours in zip(picture.panels, (2, 0, 0, 2)):
+        assert panel.along == "parameters" and panel.title.endswith(", fp32, batch 2, context 512")
+        of = {one.name: list(one.points.x) for one in panel.series}
+        assert of["torch.eager, published"] == [128625408, 423183360] and len(of.get("fovea, here", [])) == ours

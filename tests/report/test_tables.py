@@ -64,6 +64,15 @@ def test_memory_shares_a_row_between_passes(study):
     assert len(found) == 1 and found[0]["naive (before backward)"] == "5.00 MB"
 
 
+def test_memory_shares_a_row_with_passes_that_lack_a_key(study):
+    sizes = "b=1 hq=4 lq=512 d=64 e=256 dtype=bf16 mask=none bias=no"
+    made = study([row("naive", 1, problem=f"op=mha pass={pass_} {sizes}{more} device=cpu", held=held)
+                  for pass_, more, held in (("fwd", "", 1), ("bwd", " accumulate=no", 5_000_000),
+                                            ("bwd", " accumulate=yes", 6_000_000))])
+    assert [(one["accumulate"], one["naive (before backward)"]) for one in cells(memory_table(made))] == [
+        ("-", "5.00 MB"), ("yes", "6.00 MB")]
+
+
 def test_accuracy_and_failures_count_every_row(study):
     made = study([row("naive"), row("naive", timer="cuda_graph", device="cuda"), row("fused", status="crashed")])
     assert cells(accuracy_table(made))[0]["cells checked"] == "2"
