@@ -17,7 +17,6 @@ constexpr std::int64_t kEnoughTasks = 16;  // keys are split into chunks until t
 constexpr std::int64_t kMinChunkKeys = 512;
 // A sequence alone is split further, so that two threads have equal work under a causal mask too.
 constexpr std::int64_t kMinLoneKeys = 256, kLoneChunks = 4, kMinLoneChunkKeys = 128;
-constexpr std::int64_t kTasksPerWorker = 4;  // that run at the same time, so that threads end together
 constexpr std::int64_t kPackedBudget = std::int64_t{64} << 20;  // bytes of packed queries in one wave
 
 class BackwardRun {
@@ -30,9 +29,9 @@ class BackwardRun {
   }
 
   void run() const {
-    const std::int64_t wave = sequences_at_once();
-    for (std::int64_t first = 0; first < plan_.sequences.count; first += wave) {
-      const std::int64_t count = std::min(wave, plan_.sequences.count - first);
+    const std::int64_t at_once = wave();
+    for (std::int64_t first = 0; first < plan_.sequences.count; first += at_once) {
+      const std::int64_t count = std::min(at_once, plan_.sequences.count - first);
       if (plan_.packed_bytes > 0) pack(first, count);
       if (!differentiate(first, count)) fail_cancelled(plan_);
       if (plan_.partial_bytes > 0) reduce(first, count);
@@ -40,12 +39,11 @@ class BackwardRun {
   }
 
  private:
-  // Enough sequences for the threads, and no more: packed queries and partials of fewer sequences stay in the cache.
-  std::int64_t sequences_at_once() const {
+  // Sequences that share packed queries.
+  std::int64_t wave() const {
     if (plan_.packed_bytes == 0) return plan_.wave;
-    const std::int64_t workers = workers_of(context_, plan_.most_workers, plan_.wave * plan_.chunks());
-    if (workers == 1) return 1;
-    return std::min(plan_.wave, divide_up(kTasksPerWorker * workers, plan_.chunks()));
+    const int workers = workers_of(context_, plan_.most_workers, plan_.wave * plan_.chunks());
+    return sequences_at_once(plan_.wave, plan_.chunks(), workers);
   }
 
   void* packed(std::int64_t slot) const {

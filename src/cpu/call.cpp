@@ -87,6 +87,12 @@ int workers_of(const core::RunContext& context, int most, std::int64_t tasks) {
   return static_cast<int>(std::clamp<std::int64_t>(std::min<std::int64_t>(offered, tasks), 1, most));
 }
 
+std::int64_t sequences_at_once(std::int64_t most, std::int64_t tasks_of_each, int workers) {
+  constexpr std::int64_t kTasksPerWorker = 8;
+  if (workers == 1) return 1;
+  return std::min(most, divide_up(kTasksPerWorker * workers, tasks_of_each));
+}
+
 CancelFlag cancel_flag(const core::RunContext& context) {
   return {[](const void* flag) {
             return flag != nullptr && static_cast<const std::atomic<bool>*>(flag)->load(std::memory_order_relaxed);

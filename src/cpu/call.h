@@ -25,6 +25,10 @@ OutputRows key_rows(const Sequences& all, const MutableTensorView& view, std::in
 int most_workers(std::int64_t tasks);
 int workers_of(const core::RunContext& context, int most, std::int64_t tasks);
 
+// How many of `most` sequences run at the same time: enough that each worker has kTasksPerWorker tasks, so that workers
+// end together, and no more, so that what the sequences share stays in the cache.
+std::int64_t sequences_at_once(std::int64_t most, std::int64_t tasks_of_each, int workers);
+
 CancelFlag cancel_flag(const core::RunContext& context);
 [[noreturn]] void fail_cancelled(const core::Plan& plan);
 

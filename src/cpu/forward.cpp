@@ -71,14 +71,22 @@ class ForwardRun {
   }
 
   void run() const {
-    for (std::int64_t first = 0; first < plan_.sequences.count && plan_.rows > 0; first += plan_.wave) {
-      const std::int64_t count = std::min(plan_.wave, plan_.sequences.count - first);
+    const std::int64_t at_once = wave();
+    for (std::int64_t first = 0; first < plan_.sequences.count && plan_.rows > 0; first += at_once) {
+      const std::int64_t count = std::min(at_once, plan_.sequences.count - first);
       if (!plan_.packs_itself) pack(first, count);
       if (!attend(first, count)) fail_cancelled(plan_);
     }
   }
 
  private:
+  // Sequences that are packed together.
+  std::int64_t wave() const {
+    if (plan_.packs_itself) return plan_.wave;
+    const int workers = workers_of(context_, plan_.most_workers, plan_.wave * plan_.slabs);
+    return sequences_at_once(plan_.wave, plan_.slabs, workers);
+  }
+
   char* packed_k(std::int64_t slot) const { return packed_ + slot * (plan_.k_bytes + plan_.v_bytes); }
   char* packed_v(std::int64_t slot) const { return packed_k(slot) + plan_.k_bytes; }
 
