@@ -210,7 +210,7 @@ CellSettings cell_settings(const BenchOptions& o, const Subject& subject, Device
 
 // One sweep with its table. `first`: no run of this command has written to the records yet.
 SweepEnd run_subject(const BenchOptions& o, const Subject& subject, DeviceKind device, bool first,
-                     std::map<int, double>& read_bandwidth) {
+                     RunCeilings& ceilings) {
   const Machine machine = this_machine();
   std::vector<Contender> contenders = contenders_of(
       subject.names, words_of(o.peers), o.python.empty() ? "python3" : o.python, device, operations_of(subject.cases));
@@ -222,8 +222,7 @@ SweepEnd run_subject(const BenchOptions& o, const Subject& subject, DeviceKind d
   watch_interrupts();
   const Environment environment = environment_of(o, machine, settings);
   settings.ceilings = environment.ceilings;
-  if (const auto read = environment.ceilings.find("read_bandwidth"); read != environment.ceilings.end())
-    read_bandwidth[settings.threads] = read->second;
+  ceilings[settings.threads] = environment.ceilings;
   CellBench bench(std::move(contenders), settings, machine);
   const bool has_limits = !o.preset.empty() && find_preset(o.preset).has_limits;
   const bool budgeted = !o.preset.empty() && o.repeat_for == 0;
@@ -246,20 +245,20 @@ SweepEnd run_subject(const BenchOptions& o, const Subject& subject, DeviceKind d
 int run_limits(const BenchOptions& o) {
   const Scale scale = is_full(o) ? Scale::full : Scale::quick;
   std::vector<Row> rows;
-  std::map<int, double> read_bandwidth;
+  RunCeilings ceilings;
   int worst = 0;
   const std::vector<LimitRun> runs = runs_of(cpu_limits(), scale);
   for (const LimitRun& run : runs) {
     std::fprintf(stderr, "run %td of %zu: %d thread%s, %s\n", &run - runs.data() + 1, runs.size(), run.threads,
                  run.threads == 1 ? "" : "s", fmt::format("{}", fmt::join(run.implementations, ", ")).c_str());
-    SweepEnd end = run_subject(o, {run.cases, run.implementations, run.threads}, DeviceKind::cpu, &run == runs.data(),
-                               read_bandwidth);
+    SweepEnd end =
+        run_subject(o, {run.cases, run.implementations, run.threads}, DeviceKind::cpu, &run == runs.data(), ceilings);
     rows.insert(rows.end(), std::make_move_iterator(end.rows.begin()), std::make_move_iterator(end.rows.end()));
     worst = std::max(worst, end.code);
     if (end.code > 1) break;
   }
   std::FILE* const to = o.json ? stderr : stdout;
-  std::fputs(limits_text(cpu_limits(), scale, rows, read_bandwidth).c_str(), to);
+  std::fputs(limits_text(cpu_limits(), scale, rows, ceilings).c_str(), to);
   return worst;
 }
 
@@ -279,8 +278,8 @@ int run_bench(const BenchOptions& o) {
   }
   if (device == DeviceKind::cpu && !o.timing.empty())
     refuse_option("--timing", "is for GPUs only", o.timing, "--device cuda");
-  std::map<int, double> read_bandwidth;
-  return run_subject(o, subject, device, true, read_bandwidth).code;
+  RunCeilings ceilings;
+  return run_subject(o, subject, device, true, ceilings).code;
 }
 
 int run_or_refuse(const BenchOptions& o) {

@@ -14,7 +14,8 @@
 namespace fovea::program {
 namespace {
 
-const std::map<int, double> kBandwidth{{1, 2e9}, {2, 4e9}};
+const RunCeilings kCeilings{{1, {{"read_bandwidth", 2e9}, {"fma_fp32", 8e9}, {"fma_fp32_avx2", 4e9}}},
+                            {2, {{"read_bandwidth", 4e9}}}};
 
 // A timed row of one problem, with a peak of 1 GFLOP/s.
 Row timed(const std::string& words, const std::string& implementation, int threads, double seconds) {
@@ -35,7 +36,7 @@ Limit limit(Measure measure, double must, double aim) {
 TEST(Limits, TheWorstCellCounts) {
   const std::vector<Row> rows{timed("lq=64 d=16 dtype=fp32", "cpu.scalar", 2, 2e-3),
                               timed("lq=64 d=16 dtype=fp16", "cpu.scalar", 2, 1.25e-3)};
-  const Reached got = reached(limit(Measure::peak, 0.6, 0.7), Scale::full, rows, kBandwidth);
+  const Reached got = reached(limit(Measure::peak, 0.6, 0.7), Scale::full, rows, kCeilings);
   EXPECT_DOUBLE_EQ(got.value, 0.5);
   EXPECT_EQ(got.problem, rows[0].problem);
   EXPECT_EQ(got.cells, 2);
@@ -50,7 +51,7 @@ TEST(Limits, EachMeasureHasItsOwnRows) {
       timed("lq=64 d=16 dtype=fp32", "naive", 2, 3e-3),      timed("lq=64 d=16 dtype=fp16", "naive", 2, 9e-3),
       timed("lq=64 d=16 dtype=fp16", "fused", 2, 5e-3),      timed("lq=64 d=16 dtype=fp16", "fused", 1, 1e-3)};
   const auto worst = [&rows](Measure measure) {
-    return reached(limit(measure, 0, 0), Scale::full, rows, kBandwidth).value;
+    return reached(limit(measure, 0, 0), Scale::full, rows, kCeilings).value;
   };
   EXPECT_DOUBLE_EQ(worst(Measure::seconds), 4e-3);
   EXPECT_DOUBLE_EQ(worst(Measure::peak), 0.25);
@@ -60,12 +61,19 @@ TEST(Limits, EachMeasureHasItsOwnRows) {
   EXPECT_DOUBLE_EQ(worst(Measure::points_of_fp32), 0.25);
 }
 
+TEST(Limits, HalfAsWideVectorsHaveTheirOwnPeak) {
+  const Row row = timed("lq=64 d=16", "cpu.scalar", 1, 2.5e-3);  // 0.4 of a peak that is twice the other one
+  Limit one{"one", Measure::peak_of_avx2, "lq=64 d=16", "cpu.scalar", 1, 0.7, 0.9};
+  EXPECT_DOUBLE_EQ(reached(one, Scale::full, {row}, kCeilings).value, 0.8);
+  EXPECT_DOUBLE_EQ(reached(one, Scale::full, {row}, {}).value, 0.4);
+}
+
 TEST(Limits, TheBandwidthOfTheSameThreadsBoundsAReader) {
   Row row = timed("lq=64 d=16", "cpu.scalar", 1, 1e-3);
   row.bytes = 1.8e6;
   row.flops = 1;
   Limit one{"one", Measure::bound, "lq=64 d=16", "cpu.scalar", 1, 0.8, 0.9};
-  EXPECT_DOUBLE_EQ(reached(one, Scale::full, {row}, kBandwidth).value, 0.9);
+  EXPECT_DOUBLE_EQ(reached(one, Scale::full, {row}, kCeilings).value, 0.9);
   EXPECT_EQ(reached(one, Scale::full, {row}, {}).missing, 1);
 }
 
@@ -74,9 +82,9 @@ TEST(Limits, ACellWithoutATimeIsShort) {
   std::vector<Row> rows{timed("lq=64 d=16 dtype=fp32", "cpu.scalar", 2, 2e-3),
                         timed("lq=64 d=16 dtype=fp16", "cpu.scalar", 2, 2e-3)};
   rows[1].fail("oom", "made to fail");
-  EXPECT_EQ(reached(one, Scale::full, rows, kBandwidth).missing, 1);
-  EXPECT_NE(limits_text({one}, Scale::full, rows, kBandwidth).find("1 of 2"), std::string::npos);
-  const std::string nothing = limits_text({one}, Scale::full, {}, kBandwidth);
+  EXPECT_EQ(reached(one, Scale::full, rows, kCeilings).missing, 1);
+  EXPECT_NE(limits_text({one}, Scale::full, rows, kCeilings).find("1 of 2"), std::string::npos);
+  const std::string nothing = limits_text({one}, Scale::full, {}, kCeilings);
   EXPECT_NE(nothing.find("none"), std::string::npos) << nothing;
   EXPECT_NE(nothing.find("2 of 2"), std::string::npos) << nothing;
   EXPECT_EQ(nothing.find("Every must is met"), std::string::npos) << nothing;
@@ -103,7 +111,7 @@ TEST(Limits, RunsHoldEveryCellOnceWithWhatItIsComparedTo) {
 }
 
 TEST(Limits, TheTableFitsATerminal) {
-  std::istringstream text(limits_text(cpu_limits(), Scale::quick, {}, kBandwidth));
+  std::istringstream text(limits_text(cpu_limits(), Scale::quick, {}, kCeilings));
   for (std::string line; std::getline(text, line);) EXPECT_LE(columns_of(line), kTerminalColumns) << line;
 }
 

@@ -46,9 +46,16 @@ class TimedRows {
   const std::vector<Row>& rows_;
 };
 
+// 0 if the run has none of this name.
+double ceiling(const RunCeilings& ceilings, int threads, const std::string& name) {
+  const auto run = ceilings.find(threads);
+  if (run == ceilings.end()) return 0;
+  const auto rate = run->second.find(name);
+  return rate == run->second.end() ? 0 : rate->second;
+}
+
 // Of one cell, in the limit's measure; nullopt if a time is missing.
-std::optional<double> value_of(const Limit& limit, const Case& c, const TimedRows& cells,
-                               const std::map<int, double>& read_bandwidth) {
+std::optional<double> value_of(const Limit& limit, const Case& c, const TimedRows& cells, const RunCeilings& ceilings) {
   const std::string name = plan_cell({.name = limit.implementation, .command = {}, .ours = true}, c).implementation;
   const Row* const row = cells.find(c, name, limit.threads);
   if (row == nullptr) return std::nullopt;
@@ -58,10 +65,16 @@ std::optional<double> value_of(const Limit& limit, const Case& c, const TimedRow
       return time;
     case Measure::peak:
       return row->ceiling_share;
+    case Measure::peak_of_avx2: {
+      const double fma = ceiling(ceilings, limit.threads, "fma_fp32");
+      const double avx2 = ceiling(ceilings, limit.threads, "fma_fp32_avx2");
+      if (!row->ceiling_share) return std::nullopt;
+      return avx2 > 0 ? *row->ceiling_share * fma / avx2 : *row->ceiling_share;
+    }
     case Measure::bound: {
-      const auto bandwidth = read_bandwidth.find(limit.threads);
-      if (!row->ceiling || bandwidth == read_bandwidth.end()) return std::nullopt;
-      return std::max(row->bytes / bandwidth->second, row->flops / row->ceiling->flops_per_s) / time;
+      const double bandwidth = ceiling(ceilings, limit.threads, "read_bandwidth");
+      if (!row->ceiling || bandwidth == 0) return std::nullopt;
+      return std::max(row->bytes / bandwidth, row->flops / row->ceiling->flops_per_s) / time;
     }
     case Measure::threads: {
       const Row* const one = cells.find(c, name, 1);
@@ -103,6 +116,7 @@ std::string text_of(Measure measure, double value) {
     case Measure::points_of_fp32:
       return fmt::format("-{:.1f} pt", value * 100);
     case Measure::peak:
+    case Measure::peak_of_avx2:
     case Measure::bound:
       return fmt::format("{:.1f} %", value * 100);
   }
@@ -113,6 +127,8 @@ const char* name_of(Measure measure) {
   switch (measure) {
     case Measure::peak:
       return "peak";
+    case Measure::peak_of_avx2:
+      return "AVX2 peak";
     case Measure::bound:
       return "bound";
     case Measure::threads:
@@ -152,13 +168,12 @@ std::vector<LimitRun> runs_of(const std::vector<Limit>& limits, Scale scale) {
   return runs;
 }
 
-Reached reached(const Limit& limit, Scale scale, const std::vector<Row>& rows,
-                const std::map<int, double>& read_bandwidth) {
+Reached reached(const Limit& limit, Scale scale, const std::vector<Row>& rows, const RunCeilings& ceilings) {
   const TimedRows cells(rows);
   Reached result;
   for (const Case& c : cells_of(limit, scale)) {
     ++result.cells;
-    const std::optional<double> value = value_of(limit, c, cells, read_bandwidth);
+    const std::optional<double> value = value_of(limit, c, cells, ceilings);
     if (!value) {
       ++result.missing;
       continue;
@@ -173,12 +188,12 @@ Reached reached(const Limit& limit, Scale scale, const std::vector<Row>& rows,
 }
 
 std::string limits_text(const std::vector<Limit>& limits, Scale scale, const std::vector<Row>& rows,
-                        const std::map<int, double>& read_bandwidth) {
+                        const RunCeilings& ceilings) {
   std::vector<std::vector<std::string>> table{{"limit", "against", "worst", "must", "aim", "short"}};
   std::string below;
   bool all_met = true;
   for (const Limit& limit : limits) {
-    const Reached got = reached(limit, scale, rows, read_bandwidth);
+    const Reached got = reached(limit, scale, rows, ceilings);
     const bool timed = !got.problem.empty();
     const bool met = timed && got.short_of_must == 0 && got.missing == 0;
     all_met = all_met && met;

@@ -13,6 +13,7 @@ namespace fovea::program {
 
 enum class Measure : std::uint8_t {
   peak,            // flops / time / the multiply-add rate of the same run
+  peak_of_avx2,    // the same with the rate of 256-bit multiply-adds, which may be half
   bound,           // the larger of bytes / read bandwidth and flops / multiply-add rate, over the time
   threads,         // the time of one thread over the time
   baselines,       // the time of the fastest baseline in the same cell over the time
@@ -49,12 +50,14 @@ struct Reached {
   int missing = 0;  // cells without a time
 };
 
-// `rows` are of all runs; `read_bandwidth` in bytes/s, by the number of threads.
-Reached reached(const Limit& limit, Scale scale, const std::vector<Row>& rows,
-                const std::map<int, double>& read_bandwidth);
+// The environments' ceilings, by the number of threads.
+using RunCeilings = std::map<int, std::map<std::string, double>>;
+
+// `rows` are of all runs.
+Reached reached(const Limit& limit, Scale scale, const std::vector<Row>& rows, const RunCeilings& ceilings);
 
 // A table of at most 80 columns: what is reached, must and aim, and where the worst cell falls short.
 std::string limits_text(const std::vector<Limit>& limits, Scale scale, const std::vector<Row>& rows,
-                        const std::map<int, double>& read_bandwidth);
+                        const RunCeilings& ceilings);
 
 }  // namespace fovea::program

@@ -93,6 +93,8 @@ double probe_product(int threads) {
 std::map<std::string, double> probe_all(int threads) {
   std::map<std::string, double> rates{
       {"fma_fp32", cpu::fma_flops_per_second(cpu::best_isa(), threads, kLongProbe)},
+      {"fma_fp32_avx2",
+       cpu::best_isa() > cpu::Isa::avx2 ? cpu::fma_flops_per_second(cpu::Isa::avx2, threads, kLongProbe) : 0},
       {"dot_bf16", cpu::bf16_dot_flops_per_second(threads, kLongProbe)},
       {"tile_bf16", cpu::bf16_tile_flops_per_second(threads, kLongProbe)},
       {"product_fp32", rate_if_room([threads] { return probe_product(threads); })},

@@ -25,8 +25,9 @@ bool is_low_probe(const RowCeiling& ceiling, double rate);
 // flops/s of the best library matrix product in fp32; 0 if the program links no library.
 double probe_product(int threads);
 
-// The CPU ceilings of `info` and of a record's environment, by name: fma_fp32, dot_bf16, tile_bf16 and product_fp32
-// in flops/s, read_bandwidth in bytes/s. Leaves out probes for which memory runs out. Takes about half a second.
+// The CPU ceilings of `info` and of a record's environment, by name: fma_fp32, fma_fp32_avx2 (if there are wider
+// vectors), dot_bf16, tile_bf16 and product_fp32 in flops/s, read_bandwidth in bytes/s. Leaves out probes for which
+// memory runs out. Takes about half a second.
 std::map<std::string, double> probe_all(int threads);
 
 // The same for a GPU: gpu_copy_bandwidth and, if wanted, the slower gpu_product_fp32, gpu_product_bf16 and
