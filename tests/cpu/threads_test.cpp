@@ -41,10 +41,11 @@ void expect_same_bits(const CaseTensors& a, const CaseTensors& b, const std::str
   }
 }
 
-// Few and many sequences, several chunks of keys, heads in groups, few queries.
+// Few and many sequences, several chunks of keys, waves of one sequence and more, heads in groups, few queries.
 const char* const kLines[] = {
     "pass=e2e b=1 hq=1 lq=700 lk=1700 d=16 mask=causal_bottom_right seed=1",
     "pass=e2e b=1 hq=4 hkv=2 lq=130 lk=1100 d=24 dtype=bf16 seed=2",
+    "pass=e2e b=1 hq=4 hkv=4 lq=500 lk=200 d=8 seed=8",
     "pass=e2e b=1 hq=4 hkv=2 lq=2 lk=5000 d=32 mask=window_bottom_right left=3000 right=0 seed=6",
     "pass=e2e b=1 hq=1 lq=16 lk=3000 d=32 dtype=bf16 seed=7",
     "pass=e2e b=3 hq=6 hkv=6 lq=50 lk=40 d=8 mask=causal_top_left seed=3"};
