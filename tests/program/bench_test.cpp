@@ -75,23 +75,6 @@ TEST(Bench, AnImplementationThatAnOperationLacksIsRefusedThere) {
   EXPECT_EQ(program::plan_cell(contenders[0], attention).refusal, "op=attention has no implementation of this name");
 }
 
-// Too little memory for any cell, so that nothing is timed.
-TEST(Bench, WhatAPresetNamesHasNoRowWhereAnOperationLacksIt) {
-  const auto model_rows = [](std::vector<std::string> more) {
-    const Folder folder;
-    const std::string file = folder / "run.jsonl";
-    more.insert(more.begin(), {"bench", "--preset", "quick", "--memory-limit", "1M", "-o", file});
-    EXPECT_EQ(fovea(more).code, 0);
-    std::vector<std::string> rows;
-    for (const Row& row : program::load_records(file).rows) {
-      if (row.problem.starts_with("op=model ")) rows.push_back(row.impl + " " + row.status);
-    }
-    return rows;
-  };
-  EXPECT_EQ(model_rows({}), std::vector<std::string>{"fovea oom"});
-  EXPECT_EQ(model_rows({"--impl", "naive,flash"}), (std::vector<std::string>{"naive unsupported", "fovea oom"}));
-}
-
 TEST(Bench, FlashIsRecordedUnderItsResolvedName) {
   const Row row = only(bench("lq=32 d=8", "flash", 0));
   EXPECT_NE(row.impl, "flash");

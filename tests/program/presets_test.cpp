@@ -7,6 +7,8 @@
 #include <set>
 
 #include "fovea/error.h"
+#include "program/record/record_file.h"
+#include "run_program.h"
 #include "verification/layers/operation.h"
 #include "verification/problem_line.h"
 
@@ -67,6 +69,23 @@ TEST(Presets, UnknownNameIsRefusedWithTheNearest) {
     EXPECT_EQ(error.status(), Status::invalid_argument);
     EXPECT_EQ(error.details().hint, "did you mean `report-b`?");
   }
+}
+
+// Too little memory for any cell, so that nothing is timed.
+TEST(Presets, WhatOnlyThePresetNamesHasNoRowWhereAnOperationLacksIt) {
+  const auto model_rows = [](std::vector<std::string> more) {
+    const tests::Folder folder;
+    const std::string file = folder / "run.jsonl";
+    more.insert(more.begin(), {"bench", "--preset", "quick", "--memory-limit", "1M", "-o", file});
+    EXPECT_EQ(tests::fovea(more).code, 0);
+    std::vector<std::string> rows;
+    for (const Row& row : load_records(file).rows) {
+      if (row.problem.starts_with("op=model ")) rows.push_back(row.impl + " " + row.status);
+    }
+    return rows;
+  };
+  EXPECT_EQ(model_rows({}), std::vector<std::string>{"fovea oom"});
+  EXPECT_EQ(model_rows({"--impl", "naive,flash"}), (std::vector<std::string>{"naive unsupported", "fovea oom"}));
 }
 
 }  // namespace
