@@ -80,7 +80,8 @@ def noise_sentence(rows: list[dict]) -> str:
     timed = [row for row in rows if row["time_s"]]
     noisy = Counter(row["impl"] for row in timed if "noisy" in row["flags"])
     whose = ", ".join(f"{count} of `{name}`" for name, count in noisy.most_common())
-    return f"{noisy.total()} of {len(timed)} times are noisy{': ' * bool(noisy)}{whose}."
+    are = "is" if noisy.total() == 1 else "are"
+    return f"{noisy.total()} of {len(timed)} times {are} noisy{': ' * bool(noisy)}{whose}."
 
 
 def profile_block(record: Path) -> str:
