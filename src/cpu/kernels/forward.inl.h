@@ -333,6 +333,16 @@ void forward_tile_block(const Shape& shape, ForwardTile& tile, const ForwardScra
   }
 }
 
+// Prefetches a tile's rows while the tile before is packed or written. A task that packs its own keys is so short that
+// its rows are in the caches more often.
+template <bool kWrite, class Rows>
+FOVEA_INLINE void prefetch_tile(const ForwardTask& task, const Rows& rows, int64_t tile, int64_t dim) {
+  const int64_t first = tile * kQueries;
+  if (task.packed_k == nullptr || task.shape->group != 1 || first >= task.rows) return;
+  prefetch_rows<kWrite>(rows.data, rows.element, rows.row_stride, task.first_row + first,
+                        smaller(kQueries, task.rows - first), dim);
+}
+
 template <class Score>
 bool forward(const ForwardTask& task) {
   const Shape& shape = *task.shape;
@@ -340,7 +350,9 @@ bool forward(const ForwardTask& task) {
   carve(shape, task.rows, task.packed_k == nullptr, static_cast<char*>(task.scratch), s);
   const int64_t tiles = (task.rows + kQueries - 1) / kQueries;
   Interval any{shape.len_k, 0};
+  prefetch_tile<false>(task, task.q, 0, shape.dim_qk);
   for (int64_t t = 0; t < tiles; ++t) {
+    prefetch_tile<false>(task, task.q, t + 1, shape.dim_qk);
     begin_tile(task, s, task.first_row + t * kQueries, smaller(kQueries, task.rows - t * kQueries), s.tiles[t]);
     any = {smaller(any.begin, s.tiles[t].visible.any.begin), larger(any.end, s.tiles[t].visible.any.end)};
   }
@@ -360,7 +372,11 @@ bool forward(const ForwardTask& task) {
         forward_tile_block<Score>(shape, s.tiles[t], s, {k, v, key_steps(shape)}, first_key);
     }
   }
-  for (int64_t t = 0; t < tiles; ++t) finalize_tile(task, s.tiles[t], task.first_row + t * kQueries);
+  prefetch_tile<true>(task, task.out, 0, shape.dim_v);
+  for (int64_t t = 0; t < tiles; ++t) {
+    prefetch_tile<true>(task, task.out, t + 1, shape.dim_v);
+    finalize_tile(task, s.tiles[t], task.first_row + t * kQueries);
+  }
   return true;
 }
 

@@ -55,6 +55,17 @@ inline void store_tail(void* data, Element element, int64_t index, int64_t count
   __builtin_memcpy(static_cast<char*>(data) + index * size, copy, static_cast<uint64_t>(count * size));
 }
 
+// Starts to load rows [first, first + count) into the caches; with kWrite, to write them.
+template <bool kWrite>
+FOVEA_INLINE void prefetch_rows(const void* data, Element element, int64_t row_stride, int64_t first, int64_t count,
+                                int64_t dim) {
+  const int64_t size = element == Element::fp32 ? 4 : 2;
+  const char* row = static_cast<const char*>(data) + first * row_stride * size;
+  for (int64_t r = 0; r < count; ++r, row += row_stride * size) {
+    for (int64_t i = 0; i < dim * size; i += 64) __builtin_prefetch(row + i, kWrite);
+  }
+}
+
 // Reads rows [first, first + count) as fp32 into to[padded_count][padded_dim]. The padding becomes zero.
 inline void read_rows(const InputRows& rows, int64_t group, int64_t first, int64_t count, int64_t dim, float* to,
                       int64_t padded_count, int64_t padded_dim) {

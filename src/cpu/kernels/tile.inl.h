@@ -6,7 +6,7 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
-constexpr int64_t kKeyBlock = 96 * kPairs;  // a multiple of every tile's rows; P of a block fits in the L1 cache
+constexpr int64_t kKeyBlock = 192;  // a multiple of every tile's rows; P of a block takes 9 to 36 KB
 
 template <int M, int N>
 FOVEA_INLINE void clear(Vec (&x)[M][N]) {

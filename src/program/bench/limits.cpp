@@ -114,7 +114,7 @@ std::string text_of(Measure measure, double value) {
     case Measure::baselines:
       return fmt::format("{:.2f}×", value);
     case Measure::points_of_fp32:
-      return fmt::format("-{:.1f} pt", value * 100);
+      return fmt::format("{:+.1f} pt", -value * 100);
     case Measure::peak:
     case Measure::peak_of_avx2:
     case Measure::bound:
