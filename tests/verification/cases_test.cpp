@@ -95,7 +95,8 @@ TEST(Cases, EveryCellHasQueriesAndKeysBeyondFourTiles) {
     const cpu::Kernels* const kernels = cpu::kernels_of(isa);
     if (kernels == nullptr) continue;  // a build for another processor
     EXPECT_GT(kBeyondFourTiles, 4 * kernels->query_tile);
-    EXPECT_GT(kBeyondFourTiles, (kernels->bf16_dot ? 2 : 4) * kernels->key_block);  // their blocks are longer
+    EXPECT_GT(kBeyondFourTiles, 4 * kernels->backward_block);
+    EXPECT_GT(kBeyondFourTiles, 2 * kernels->key_block);
   }
   std::vector<int> many_queries(kCells, 0), many_keys(kCells, 0);
   for (std::uint64_t n = 0; n < 20000; ++n) {  // a full run

@@ -37,7 +37,8 @@ Cell cell_of(std::size_t index);
 std::size_t index_of(const Cell& cell);
 Cell cell_of(const AttentionCase& c, Pass pass);
 
-// The shortest length with more than four of the CPU engine's key blocks, which are larger than its query tiles.
+// The shortest length with more than four of the CPU engine's query tiles and of backward's key blocks. Forward's key
+// blocks are twice as long: it has more than two of them.
 inline constexpr std::int64_t kBeyondFourTiles = 385;
 
 // Lengths that every test should try: 0, 1, 2, around every tile size, primes, and beyond four tiles.
