@@ -5,10 +5,12 @@
 Commands and replies are JSON lines, as in fovea_worker.py. `prepare` makes the model, `compare` computes the loss and
 writes all gradients to the shared outputs, `step` makes one step and tells the seconds of its phases. `train` makes
 steps with an optimizer of their own and writes all weights to the outputs; in every second step tokens and targets
-change places. Products are true fp32, or in bf16 under autocast with fp32 weights. q, k and v are one product, as are
-gate and up. Attention is PyTorch's best for the device, sines and cosines are tabled, and AdamW is the fused one.
+change places. Products are true fp32. A model in bf16 has weights and activations in bf16, and the optimizer has fp32
+copies of the weights. q, k and v are one product, as are gate and up. Attention is PyTorch's fastest of these sizes,
+sines and cosines are tabled, and AdamW is the fused one.
 """
 
+import contextlib
 import json
 import mmap
 import os
@@ -79,9 +81,32 @@ def transformer(torch, c):
             x = self.embedding(tokens)
             for layer in self.layers:
                 x = layer(x, self.cos, self.sin)
-            return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1), targets.flatten())
+            return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1).float(), targets.flatten())
 
     return Transformer()
+
+
+def fastest_attention(torch, c):
+    """The fastest back end of PyTorch's attention for bf16 on a GPU, forward and backward; None if it has to choose."""
+    from torch.nn import attention, functional
+
+    def seconds(backend):
+        q, k, v = (torch.randn(c["batch"], c["heads"], c["length"], c["width"] // c["heads"], device="cuda",
+                               dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+        with attention.sdpa_kernel(backend):
+            for count in (3, 20):  # the first ones untimed
+                torch.cuda.synchronize()
+                begin = time.perf_counter()
+                for _ in range(count):
+                    functional.scaled_dot_product_attention(q, k, v, is_causal=True).sum().backward()
+                torch.cuda.synchronize()
+        return time.perf_counter() - begin
+
+    times = {}
+    for backend in (attention.SDPBackend.CUDNN_ATTENTION, attention.SDPBackend.FLASH_ATTENTION):
+        with contextlib.suppress(RuntimeError):  # a backend that does not take these sizes
+            times[backend] = seconds(backend)
+    return min(times, key=times.get) if times else None
 
 
 class Worker:
@@ -106,14 +131,21 @@ class Worker:
         self.model.cos.copy_(fresh.cos)
         self.model.sin.copy_(fresh.sin)
         self.take_inputs()
+        self.bf16 = command["dtype"] == "bf16"
+        self.weights = list(self.model.parameters())  # in fp32
+        if self.bf16:
+            self.weights = [torch.nn.Parameter(one.detach().clone()) for one in self.weights]
+            for one in self.weights:
+                one.grad = torch.zeros_like(one)
+            self.model.bfloat16()
+        self.attention = fastest_attention(torch, command) if self.bf16 and self.device == "cuda" else None
         self.optimizer = self.optimizer_of(command)
         self.run = torch.compile(self.model, dynamic=False) if self.compiles else self.model
-        self.bf16 = command["dtype"] == "bf16"
         return {"peer": f"PyTorch {torch.__version__}"}
 
     def optimizer_of(self, command):
-        decays = [one for one in self.model.parameters() if one.dim() > 1]
-        others = [one for one in self.model.parameters() if one.dim() == 1]
+        decays = [one for one in self.weights if one.dim() > 1]
+        others = [one for one in self.weights if one.dim() == 1]
         return self.torch.optim.AdamW(
             [{"params": decays, "weight_decay": command["weight_decay"]}, {"params": others, "weight_decay": 0.0}],
             lr=self.command["learning_rate"], betas=tuple(command["betas"]), eps=command["adam_epsilon"], fused=True)
@@ -133,7 +165,8 @@ class Worker:
         self.tokens, self.targets = tokens.view(2, c["batch"], c["length"])
 
     def loss(self):
-        with self.torch.autocast(self.device, self.torch.bfloat16, enabled=self.bf16):
+        kernel = self.torch.nn.attention.sdpa_kernel
+        with kernel(self.attention) if self.attention is not None else contextlib.nullcontext():
             return self.run(self.tokens, self.targets)
 
     def peak_bytes(self):
@@ -142,27 +175,34 @@ class Worker:
             return self.torch.cuda.max_memory_reserved()
         return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
-    def write(self, value_of):
-        """A value of each parameter to the shared outputs."""
+    def write(self, values_of_all):
+        """The values of each parameter to the shared outputs."""
         with mmap.mmap(OUTPUTS, 4 * self.command["floats"]) as outputs:
             values = self.torch.frombuffer(outputs, dtype=self.torch.float32)
-            for name, one in self.model.named_parameters():
-                values[self.offset(name):][:one.numel()].copy_(value_of(one).flatten())
+            for (name, _), one in zip(self.model.named_parameters(), values_of_all, strict=True):
+                values[self.offset(name):][:one.numel()].copy_(one.flatten())
             del values
 
-    def backward(self, optimizer):
-        optimizer.zero_grad()
+    def backward(self):
+        self.model.zero_grad()
         loss = self.loss()
         loss.backward()
         return loss.item()
 
     def update(self, optimizer, largest_norm):
-        self.torch.nn.utils.clip_grad_norm_(self.model.parameters(), largest_norm)
+        if self.bf16:
+            with self.torch.no_grad():
+                self.torch._foreach_copy_([one.grad for one in self.weights],
+                                          [one.grad for one in self.model.parameters()])
+        self.torch.nn.utils.clip_grad_norm_(self.weights, largest_norm)
         optimizer.step()
+        if self.bf16:
+            with self.torch.no_grad():
+                self.torch._foreach_copy_(list(self.model.parameters()), self.weights)
 
     def compare(self, command):
-        loss = self.backward(self.optimizer)
-        self.write(lambda parameter: parameter.grad)
+        loss = self.backward()
+        self.write([one.grad for one in self.model.parameters()])
         return {"loss": loss}
 
     def train(self, command):
@@ -170,11 +210,11 @@ class Worker:
         for rate in command["learning_rates"]:
             for group in optimizer.param_groups:
                 group["lr"] = rate
-            self.backward(optimizer)
+            self.backward()
             self.update(optimizer, command["largest_norm"])
             self.tokens, self.targets = self.targets, self.tokens
         self.tokens, self.targets = given
-        self.write(lambda parameter: parameter.detach())
+        self.write([one.detach() for one in self.weights])
         with self.torch.no_grad():
             return {"loss": self.loss().item(), "peak_bytes": self.peak_bytes()}
 
@@ -200,7 +240,7 @@ class Worker:
         times.append(self.now())
         if passes != "forward":
             held = torch.cuda.memory_allocated() if self.device == "cuda" else None
-            self.optimizer.zero_grad()
+            self.model.zero_grad()
             loss.backward()
             times.append(self.now())
         if passes == "step":

@@ -48,7 +48,7 @@ def test_the_same_weights_give_the_same_loss_and_gradients(peer: str, dtype: str
 
 @pytest.mark.skipif(not HAS_TORCH, reason="no Python with torch")
 @pytest.mark.parametrize("right, wrong", [
-    ("self.torch.nn.utils.clip_grad_norm_(self.model.parameters(), largest_norm)", "pass"),
+    ("self.torch.nn.utils.clip_grad_norm_(self.weights, largest_norm)", "pass"),
     ('"weight_decay": command["weight_decay"]', '"weight_decay": 0.0'),
     ('"weight_decay": 0.0', '"weight_decay": command["weight_decay"]'),
     ('betas=tuple(command["betas"])', "betas=(0.9, 0.999)"),

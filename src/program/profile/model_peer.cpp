@@ -91,7 +91,7 @@ struct Difference {
 // In a block autograd keeps the input of each norm and what it normalised in fp32, and in the model's type: the result
 // of each norm, q, k and v before and behind the rotary embedding, attention's result in two orders, gate and up,
 // silu(gate) and its product with up. A block's gradients are there at once. Logits, their logarithms of probabilities
-// and the gradients of both are fp32. Under autocast a bf16 copy of each weight stays until backward.
+// and the gradients of both are fp32. A model in bf16 has a copy of each weight in bf16.
 std::int64_t peer_bytes(const model::Config& c, const model::Extent& e) {
   constexpr std::int64_t kProgram = std::int64_t{1} << 30, kFloat = sizeof(float);
   const std::int64_t size = size_of(c.dtype), rows = e.rows(), parameters = model::parameter_count(c);
