@@ -56,13 +56,17 @@ def test_the_same_weights_give_the_same_loss_and_gradients(peer: str, dtype: str
     ('eps=command["adam_epsilon"]', "eps=1e-8"),
     ("optim.AdamW(", "optim.Adam("),
     ('group["lr"] = rate', 'group["lr"] = command["learning_rates"][0]'),
-    ('for rate in command["learning_rates"]:', 'for rate in command["learning_rates"][:2]:')])
+    ('for rate in command["learning_rates"]:', 'for rate in command["learning_rates"][:2]:'),
+    # The fp32 copies of a model in bf16: without its gradients, and without the way back.
+    ("self.torch._foreach_copy_([one.grad for one in self.weights],", "zip([one.grad for one in self.weights],"),
+    ("self.torch._foreach_copy_(list(self.model.parameters()), self.weights)", "pass")])
 def test_a_peer_with_another_optimizer_is_a_mismatch(right: str, wrong: str, tmp_path: pathlib.Path):
     worker = (BENCH / "model_worker.py").read_text()
     assert worker.count(right) == 1
     (tmp_path / "bench").mkdir()
     (tmp_path / "bench" / "model_worker.py").write_text(worker.replace(right, wrong))
-    rows = profiled(tmp_path / "run.jsonl", ["--with", "torch.eager", "--passes", "forward"], code=1,
+    dtype = "bf16" if "_foreach_copy_" in right else "fp32"
+    rows = profiled(tmp_path / "run.jsonl", ["--with", "torch.eager", "--passes", "forward", "--dtype", dtype], code=1,
                     FOVEA_PYTHON_FOLDER=str(tmp_path))
     assert [row["status"] for row in rows] == ["ok", "mismatch"]
     assert "three steps" in rows[1]["reason"]

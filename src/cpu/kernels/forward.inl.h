@@ -338,9 +338,8 @@ void forward_tile_block(const Shape& shape, ForwardTile& tile, const ForwardScra
 template <bool kWrite, class Rows>
 FOVEA_INLINE void prefetch_tile(const ForwardTask& task, const Rows& rows, int64_t tile, int64_t dim) {
   const int64_t first = tile * kQueries;
-  if (task.packed_k == nullptr || task.shape->group != 1 || first >= task.rows) return;
-  prefetch_rows<kWrite>(rows.data, rows.element, rows.row_stride, task.first_row + first,
-                        smaller(kQueries, task.rows - first), dim);
+  if (task.packed_k == nullptr) return;
+  prefetch_rows<kWrite>(rows, task.shape->group, task.first_row + first, smaller(kQueries, task.rows - first), dim);
 }
 
 template <class Score>

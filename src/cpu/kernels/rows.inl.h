@@ -56,12 +56,12 @@ inline void store_tail(void* data, Element element, int64_t index, int64_t count
 }
 
 // Starts to load rows [first, first + count) into the caches; with kWrite, to write them.
-template <bool kWrite>
-FOVEA_INLINE void prefetch_rows(const void* data, Element element, int64_t row_stride, int64_t first, int64_t count,
-                                int64_t dim) {
-  const int64_t size = element == Element::fp32 ? 4 : 2;
-  const char* row = static_cast<const char*>(data) + first * row_stride * size;
-  for (int64_t r = 0; r < count; ++r, row += row_stride * size) {
+template <bool kWrite, class Rows>
+FOVEA_INLINE void prefetch_rows(const Rows& rows, int64_t group, int64_t first, int64_t count, int64_t dim) {
+  const int64_t size = rows.element == Element::fp32 ? 4 : 2;
+  for (int64_t r = first; r < first + count; ++r) {
+    const int64_t offset = row_offset(rows.head_stride, rows.row_stride, group, r);
+    const char* const row = static_cast<const char*>(rows.data) + offset * size;
     for (int64_t i = 0; i < dim * size; i += 64) __builtin_prefetch(row + i, kWrite);
   }
 }

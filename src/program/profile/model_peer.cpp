@@ -91,12 +91,13 @@ struct Difference {
 // In a block autograd keeps the input of each norm and what it normalised in fp32, and in the model's type: the result
 // of each norm, q, k and v before and behind the rotary embedding, attention's result in two orders, gate and up,
 // silu(gate) and its product with up. A block's gradients are there at once. Logits, their logarithms of probabilities
-// and the gradients of both are fp32. A model in bf16 has a copy of each weight in bf16.
+// and the gradients of both are fp32. A model in bf16 has its weights and their gradients in bf16
+// too.
 std::int64_t peer_bytes(const model::Config& c, const model::Extent& e) {
   constexpr std::int64_t kProgram = std::int64_t{1} << 30, kFloat = sizeof(float);
   const std::int64_t size = size_of(c.dtype), rows = e.rows(), parameters = model::parameter_count(c);
   const std::int64_t kept = size * (9 * c.width + 4 * c.hidden), in_fp32 = kFloat * 4 * c.width;
-  const std::int64_t copies = c.dtype == DType::fp32 ? 0 : size * parameters;
+  const std::int64_t copies = c.dtype == DType::fp32 ? 0 : 2 * size * parameters;
   return kProgram + 4 * kFloat * parameters + copies +
          rows * ((c.layers + 1) * (kept + in_fp32) + 4 * kFloat * c.vocabulary);
 }
