@@ -98,14 +98,9 @@ def profile_block(record: Path) -> str:
         return " / ".join(f"{figure(by['fovea']) / figure(peer):.2f}" if peer["time_s"] else peer["status"].upper()
                           for peer in map(by.get, peers))
 
-    parameters = {row["model"]: row["parameters"] for row in rows_of([record], "profile")}
-
     def memory(row: dict) -> int:
-        """At the peak, beyond fp32 weights, gradients and moments; Fovea's weights in bf16 count."""
-        state = row["memory_before_forward_bytes"]
-        if row["impl"] == "fovea":
-            state = 16 * parameters[keys_of(row)["model"]]
-        return row["memory_before_backward_bytes"] + row["workspace_bytes"] - state
+        """At the peak, beyond what is held before forward: weights, gradients, moments."""
+        return row["memory_before_backward_bytes"] + row["workspace_bytes"] - row["memory_before_forward_bytes"]
 
     def seconds(row: dict) -> float:
         return row["time_s"]["median"]

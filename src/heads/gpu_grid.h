@@ -6,6 +6,7 @@
 namespace fovea::heads {
 
 inline constexpr std::int64_t kGpuWarps = 4;
-inline constexpr std::int64_t kMostGpuCtas = 1024;  // if they sum the gradient of a weight
+inline constexpr std::int64_t kEnoughGpuCtas = 1056;  // for every SM of a large GPU: 8 of 132
+inline constexpr std::int64_t kMostGpuCtas = 1024;    // if they sum the gradient of a weight
 
 }  // namespace fovea::heads

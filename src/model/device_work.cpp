@@ -9,8 +9,8 @@
 namespace fovea::model {
 namespace {
 
-// Enough thread blocks for every SM of a large GPU, few enough that their sums are soon added.
-constexpr std::int64_t kMostNormCtas = 1024;
+// Enough thread blocks for every SM of a large GPU, 4 of 132, and few enough that their sums are soon added.
+constexpr std::int64_t kMostNormCtas = 528;
 
 }  // namespace
 

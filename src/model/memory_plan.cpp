@@ -65,15 +65,12 @@ MemoryPlan::MemoryPlan(const Config& c, const Extent& e, const ParameterMap& map
     begin = next.end();
     return bytes;
   };
-  branch = next.numbers(rows * c.width);
-  const std::int64_t branch_bytes = bytes_of_region();
-  hidden = next.numbers(rows * c.hidden);
-  const std::int64_t hidden_bytes = bytes_of_region();
+  branch = dy = next.numbers(rows * c.width);
+  dhidden = next.numbers(rows * c.hidden);
+  const std::int64_t pass_bytes = bytes_of_region();  // of dy and dhidden, and so of branch and hidden
+  hidden = dgate_up = next.numbers(rows * 2 * c.hidden);
   dstream = next.floats(rows * c.width);
   dbranch = is_fp32 ? dstream : next.numbers(rows * c.width);
-  dy = next.numbers(rows * c.width);
-  dhidden = next.numbers(rows * c.hidden);
-  dgate_up = next.numbers(rows * 2 * c.hidden);
   partials = next.floats(partial_count(kind, rows, c.width));
   const std::int64_t gradient_bytes = bytes_of_region();
   square_sums = next.floats(square_sum_count(kind, map.floats()));
@@ -81,9 +78,9 @@ MemoryPlan::MemoryPlan(const Config& c, const Extent& e, const ParameterMap& map
   workspace_bytes = calls.workspace_bytes();
   const std::int64_t clipping_bytes = bytes_of_region();
   workspace = next.bytes(workspace_bytes);
-  const std::int64_t again = c.checkpoints_activations ? branch_bytes + calls.workspace_bytes(Pass::forward) : 0;
-  forward_bytes = kept_bytes + branch_bytes + hidden_bytes + calls.workspace_bytes(Pass::forward);
-  backward_bytes = kept_bytes + hidden_bytes + gradient_bytes + std::max(calls.workspace_bytes(Pass::backward), again);
+  const std::int64_t again = c.checkpoints_activations ? calls.workspace_bytes(Pass::forward) : 0;
+  forward_bytes = kept_bytes + pass_bytes + calls.workspace_bytes(Pass::forward);
+  backward_bytes = kept_bytes + pass_bytes + gradient_bytes + std::max(calls.workspace_bytes(Pass::backward), again);
   optimizer_bytes = state_bytes + clipping_bytes;
   total_bytes = next.end();
 }

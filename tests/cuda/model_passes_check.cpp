@@ -289,13 +289,25 @@ void check_model_passes(Verdicts& verdicts) {
   PassChecks checks(verdicts);
   using Size = std::pair<std::int64_t, std::int64_t>;
   for (const Element element : {Element::fp32, Element::bf16}) {
-    for (const auto& [rows, columns] : {Size{67, 12}, {5, 1025}, {130, 2050}, {2, 333}})
+    for (const auto& [rows, columns] : {Size{67, 12}, {5, 1025}, {130, 2050}, {2, 333}, {70, 3072}, {9, 5128}})
       check_swiglu(checks, rows, columns, element);
-    for (const auto& [rows, columns] : {Size{67, 12}, {64, 96}, {5, 770}, {1030, 129}, {8200, 64}, {2, 333}}) {
+    for (const auto& [rows, columns] : {Size{67, 12},
+                                        {64, 96},
+                                        {5, 770},
+                                        {1030, 129},
+                                        {8200, 64},
+                                        {2, 333},
+                                        {2500, 768},
+                                        {61, 1284},
+                                        {9, 2560},
+                                        {600, 4100},
+                                        {3, 8192},
+                                        {3, 8196}}) {
       check_norm(checks, rows, columns, false, element);
       check_norm(checks, rows, columns, true, element);
     }
-    for (const auto& [rows, columns] : {Size{90, 11}, {33, 256}, {40, 257}, {50, 10'000}, {300, 777}})
+    for (const auto& [rows, columns] :
+         {Size{90, 11}, {33, 256}, {40, 257}, {50, 10'000}, {300, 777}, {5, 4096}, {3, 16'384}, {3, 16'388}})
       check_loss(checks, rows, columns, element);
   }
   check_tokens(checks, 700, 33, 9);

@@ -1,7 +1,8 @@
 // A thread block takes one token after another: its threads compute the angles of the position, then each of its warps
 // transforms some of the heads. A lane reads and writes the same columns in every row: pairs first, then the others.
 #include "cuda/device/element.cuh"
-#include "heads/cuda/kernels.h"
+#include "cuda/ptx/grid_dependency.cuh"
+#include "heads/cuda/angles.cuh"
 #include "heads/gpu_grid.h"
 
 namespace fovea::heads {
@@ -25,18 +26,6 @@ __device__ __forceinline__ float sum_of_warp(float value) {
   return value;
 }
 
-// Cosine and sine of each pair at a position, in shared memory. The exponential, the angle and its sine are computed in
-// double precision. The angle is counted in half turns, so that its reduction is exact.
-__device__ __forceinline__ void compute_angles(const RotationParameters& r, std::int64_t position, float2* angles) {
-  constexpr double kInversePi = 0.31830988618379067154;
-  for (std::int64_t i = threadIdx.x; i < r.pairs; i += kThreads) {
-    const double exponent = static_cast<double>(i) / static_cast<double>(r.pairs) * r.log2_theta;
-    double sine, cosine;
-    sincospi(static_cast<double>(r.first_position + position) * (exp2(-exponent) * kInversePi), &sine, &cosine);
-    angles[i] = make_float2(static_cast<float>(cosine), static_cast<float>(sine));
-  }
-}
-
 // The columns of a lane: item i < pairs is a pair, any other a single column.
 struct Columns {
   std::int64_t a, b;
@@ -47,10 +36,6 @@ __device__ __forceinline__ Columns columns_of(const RotationParameters& r, std::
                     : Columns{r.first_column + 2 * item, r.first_column + 2 * item + 1};
   const std::int64_t column = item - r.pairs;
   return {column < r.first_column ? column : column + 2 * r.pairs, -1};
-}
-
-__device__ __forceinline__ float2 rotated(float2 pair, float2 angle) {
-  return make_float2(pair.x * angle.x - pair.y * angle.y, pair.x * angle.y + pair.y * angle.x);
 }
 
 __global__ void __launch_bounds__(kThreads) forward(const __grid_constant__ ForwardParameters p) {
@@ -182,6 +167,7 @@ __global__ void __launch_bounds__(kSumThreads) sum(const __grid_constant__ SumPa
   const int lane = static_cast<int>(threadIdx.x) % kSumColumns, warp = static_cast<int>(threadIdx.x) / kSumColumns;
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kSumColumns + lane;
   float total = 0.0f;
+  cuda::ptx::griddepcontrol_wait();
   if (column < p.columns) {
 #pragma unroll 8
     for (std::int64_t row = warp; row < p.rows; row += kWarps) total += p.partial[row * p.columns + column];

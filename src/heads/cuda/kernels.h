@@ -29,6 +29,19 @@ struct ForwardParameters {
 };
 const void* forward_kernel();
 
+// Rows that are rotated where they lie, forward (1) or back (-1). The rows begin at a multiple of 16 bytes, and so do
+// the rotated columns and their second half. A thread block takes one position of `batches_each` sequences. It has at
+// most 2^31 vectors of 16 bytes, and shared memory for the angles of a row.
+struct RotateParameters {
+  std::int64_t batches = 0, batches_each = 0, len = 0;
+  unsigned heads = 0;
+  TensorRef rows;
+  RotationParameters rotation;
+  float direction = 1.0f;
+};
+constexpr int kRotateThreads = 256;
+const void* rotate_kernel(ElementKind kind, bool halves);
+
 struct BackwardParameters {
   std::int64_t tokens = 0, len = 0, heads = 0, dim = 0;
   std::int64_t summed = 1;  // heads of dy that are added; then `heads` is 1

@@ -10,28 +10,39 @@ namespace fovea::model {
 
 constexpr int kThreads = 256;  // of a thread block
 
-// Kernels with a `count` read and write 1 or 4 neighbouring columns at once; 4 must divide the columns, and arrays begin
-// at a multiple of 16 bytes.
+// With `wide` a thread reads and writes 16 bytes at a time, without it one column. Then these bytes divide the rows,
+// and arrays begin at a multiple of them. wide_columns() is the number of columns, for a matrix of fp32 always 4.
+constexpr int wide_columns(cpu::Element element) { return element == cpu::Element::fp32 ? 4 : 8; }
 
-// These take tiles of kTileColumns columns of one row; a thread block takes one tile after another.
-constexpr std::int64_t kTileColumns = 1024;
-const void* swiglu_kernel(cpu::Element element, int count);           // parameter: cpu::SwigluTask
-const void* swiglu_backward_kernel(cpu::Element element, int count);  // parameter: cpu::SwigluBackwardTask
-const void* gather_kernel();                                          // parameter: cpu::GatherTask
+// In these each thread of a block works on the same columns of one row, and a block takes one such tile after another.
+constexpr int kTileThreads = 512;                                     // at most; whole warps
+const void* swiglu_kernel(cpu::Element element, bool wide);           // parameter: cpu::SwigluTask
+const void* swiglu_backward_kernel(cpu::Element element, bool wide);  // parameter: cpu::SwigluBackwardTask
+const void* gather_kernel(bool wide);                                 // parameter: cpu::GatherTask
 
-// Thread blocks of whole warps, each of which works on one row at a time. `inverse` is neither written nor read.
-const void* rms_norm_kernel(cpu::Element element, int count);  // parameter: cpu::RmsNormTask
+// `held`: each row is held in the registers of `row_warps` neighbouring warps: at most 4 * 32 * kHeldVectors columns a
+// warp. 4 divides the columns, and arrays begin at a multiple of 16 bytes. `row_warps` divides the warps of a thread
+// block. Not held: a thread block works on one row at a time. `inverse` is neither written nor read.
+constexpr int kHeldVectors = 8;
+struct NormParameters {
+  cpu::RmsNormTask task{};
+  unsigned row_warps = 0;
+};
+const void* rms_norm_kernel(cpu::Element element, bool held);
 
-// Each thread block writes the sum of its rows' gradients of the weight; `task.dweight` is not written.
+// Each thread block writes the sum of its rows' gradients of the weight; `task.dweight` is not written. If rows are
+// held, dynamic shared memory has `columns` floats.
 struct NormBackwardParameters {
   cpu::RmsNormBackwardTask task{};
   float* partials = nullptr;  // [thread blocks, columns]; no more thread blocks than rows
+  unsigned row_warps = 0;
 };
-const void* rms_norm_backward_kernel(cpu::Element element, int count);
+const void* rms_norm_backward_kernel(cpu::Element element, bool held);
 
 // In these a thread block works on one row at a time.
-const void* cross_entropy_kernel();  // parameter: cpu::CrossEntropyTask
-const void* scatter_kernel();        // parameter: cpu::ScatterTask
+constexpr int kLossThreads = 512, kHeldLogits = 32;                 // a thread holds so many of a row
+const void* cross_entropy_kernel(bool wide, std::int64_t columns);  // parameter: cpu::CrossEntropyTask
+const void* scatter_kernel();                                       // parameter: cpu::ScatterTask
 
 // to = from, rounded to bf16; `from` begins at a multiple of 16 bytes, `to` of 8.
 struct RoundParameters {

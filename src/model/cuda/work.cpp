@@ -31,23 +31,42 @@ cudaStream_t stream_of(const RunContext& context) { return static_cast<cudaStrea
 
 template <class Parameters>
 void enqueue(const void* kernel, std::int64_t ctas, const Parameters& parameters, const RunContext& context,
-             int threads = kThreads) {
-  cuda::launch(kernel, std::min(ctas, kMaxGrid), threads, 0, stream_of(context), &parameters, cuda::Dependency::full);
+             int threads = kThreads, cuda::Dependency dependency = cuda::Dependency::full,
+             std::int64_t shared_bytes = 0) {
+  cuda::launch(kernel, std::min(ctas, kMaxGrid), threads, static_cast<int>(shared_bytes), stream_of(context),
+               &parameters, dependency);
 }
 
-std::int64_t tiles(std::int64_t rows, std::int64_t columns) { return rows * divide_up(columns, kTileColumns); }
-
-// Columns that a thread reads and writes at once.
+// Whether a thread can read and write `together` columns of each array at once.
 template <class... Pointers>
-int columns_at_once(std::int64_t columns, Pointers... arrays) {
-  const bool aligned = ((reinterpret_cast<std::uintptr_t>(arrays) % 16 == 0) && ...);
-  return aligned && columns % 4 == 0 ? 4 : 1;
+bool has_vectors(std::int64_t columns, int together, Pointers... arrays) {
+  return columns % together == 0 && ((reinterpret_cast<std::uintptr_t>(arrays) % 16 == 0) && ...);
 }
 
-// Whole warps, as many as the columns of a row keep busy.
-int norm_threads(std::int64_t columns, int at_once) {
-  return static_cast<int>(std::min<std::int64_t>(divide_up(divide_up(columns, at_once), 32) * 32, kThreads));
+// A kernel that takes tiles: whole warps, and no more of them than the columns keep busy.
+template <class Parameters>
+void enqueue_tiles(const void* kernel, std::int64_t rows, std::int64_t columns, int together,
+                   const Parameters& parameters, const RunContext& context) {
+  const std::int64_t vectors = columns / together, tiles = divide_up(vectors, kTileThreads);
+  const std::int64_t threads = divide_up(divide_up(vectors, tiles), 32) * 32;
+  enqueue(kernel, rows * divide_up(vectors, threads), parameters, context, static_cast<int>(threads),
+          cuda::Dependency::programmatic);
 }
+
+// How norms hold rows of so many columns in registers; no warps: they do not.
+struct Held {
+  std::int64_t row_warps = 1, warps = 4;  // the latter of a thread block
+
+  Held(std::int64_t columns, bool vectors) {
+    while (row_warps * kHeldVectors * 128 < columns) row_warps *= 2;
+    warps = std::max(warps, row_warps);
+    if (!vectors || warps * 32 > kThreads) row_warps = 0, warps = std::min(divide_up(columns, 32), kThreads / 32L);
+  }
+  bool is_held() const { return row_warps > 0; }
+  int threads() const { return static_cast<int>(warps * 32); }
+  // A thread block's dependency: those that hold no row do not wait for the kernel ahead.
+  cuda::Dependency dependency() const { return is_held() ? cuda::Dependency::programmatic : cuda::Dependency::full; }
+};
 
 // Memory of a device, and pinned memory of the host with the event of the last copy from there.
 class Block {
@@ -119,16 +138,19 @@ class GpuWork final : public DeviceWork {
 
   void rms_norm(const cpu::RmsNormTask& t, const RunContext& context) const override {
     const CurrentDevice current(device_);
-    const int at_once = columns_at_once(t.columns, t.x, t.branch, t.sum, t.weight, t.y);
-    enqueue(rms_norm_kernel(t.element, at_once), t.rows, t, context, norm_threads(t.columns, at_once));
+    const Held held(t.columns, has_vectors(t.columns, 4, t.x, t.branch, t.sum, t.weight, t.y));
+    const std::int64_t rows_at_once = held.is_held() ? held.warps / held.row_warps : 1;
+    enqueue(rms_norm_kernel(t.element, held.is_held()), divide_up(t.rows, rows_at_once),
+            NormParameters{t, static_cast<unsigned>(held.row_warps)}, context, held.threads(), held.dependency());
   }
 
   void rms_norm_backward(const cpu::RmsNormBackwardTask& t, float* partials, const RunContext& context) const override {
     const CurrentDevice current(device_);
-    const int at_once = columns_at_once(t.columns, t.x, t.weight, t.dy, t.dx, t.rounded, partials);
+    const Held held(t.columns, has_vectors(t.columns, 4, t.x, t.weight, t.dy, t.dx, t.rounded));
     const std::int64_t ctas = partial_count(DeviceKind::cuda, t.rows, t.columns) / t.columns;
-    enqueue(rms_norm_backward_kernel(t.element, at_once), ctas, NormBackwardParameters{t, partials}, context,
-            norm_threads(t.columns, at_once));
+    enqueue(rms_norm_backward_kernel(t.element, held.is_held()), ctas,
+            NormBackwardParameters{t, partials, static_cast<unsigned>(held.row_warps)}, context, held.threads(),
+            held.dependency(), held.is_held() ? t.columns * static_cast<std::int64_t>(sizeof(float)) : 0);
     const MutableTensorView dweight{
         .data = t.dweight, .dtype = DType::fp32, .sizes = {1, 1, 1, t.columns}, .strides = {0, 0, 0, 1}};
     heads::passes_on_gpu().sum(
@@ -137,19 +159,21 @@ class GpuWork final : public DeviceWork {
 
   void swiglu(const cpu::SwigluTask& t, const RunContext& context) const override {
     const CurrentDevice current(device_);
-    const int at_once = columns_at_once(t.columns, t.gate_up, t.out);
-    enqueue(swiglu_kernel(t.element, at_once), tiles(t.rows, t.columns), t, context);
+    const bool wide = has_vectors(t.columns, wide_columns(t.element), t.gate_up, t.out);
+    enqueue_tiles(swiglu_kernel(t.element, wide), t.rows, t.columns, wide ? wide_columns(t.element) : 1, t, context);
   }
 
   void swiglu_backward(const cpu::SwigluBackwardTask& t, const RunContext& context) const override {
     const CurrentDevice current(device_);
-    const int at_once = columns_at_once(t.columns, t.gate_up, t.dout, t.dgate_up);
-    enqueue(swiglu_backward_kernel(t.element, at_once), tiles(t.rows, t.columns), t, context);
+    const bool wide = has_vectors(t.columns, wide_columns(t.element), t.gate_up, t.dout, t.dgate_up);
+    enqueue_tiles(swiglu_backward_kernel(t.element, wide), t.rows, t.columns, wide ? wide_columns(t.element) : 1, t,
+                  context);
   }
 
   void gather(const cpu::GatherTask& t, const RunContext& context) const override {
     const CurrentDevice current(device_);
-    enqueue(gather_kernel(), tiles(t.count, t.columns), t, context);
+    const bool wide = has_vectors(t.columns, 4, t.table, t.rows);
+    enqueue_tiles(gather_kernel(wide), t.count, t.columns, wide ? 4 : 1, t, context);
   }
 
   void scatter(const cpu::ScatterTask& t, const RunContext& context) const override {
@@ -159,12 +183,13 @@ class GpuWork final : public DeviceWork {
 
   void cross_entropy(const cpu::CrossEntropyTask& t, const RunContext& context) const override {
     const CurrentDevice current(device_);
-    enqueue(cross_entropy_kernel(), t.rows, t, context);
+    enqueue(cross_entropy_kernel(has_vectors(t.columns, 4, t.logits), t.columns), t.rows, t, context, kLossThreads,
+            cuda::Dependency::programmatic);
   }
 
   void round(std::uint16_t* to, const float* from, std::int64_t count, const RunContext& context) const override {
     const CurrentDevice current(device_);
-    enqueue(round_kernel(), divide_up(count, kTileColumns), RoundParameters{from, to, count}, context);
+    enqueue(round_kernel(), divide_up(count, 4 * kThreads), RoundParameters{from, to, count}, context);
   }
 
   void update(const Update& u, const RunContext& context) const override {
@@ -174,7 +199,7 @@ class GpuWork final : public DeviceWork {
     enqueue(square_sums_kernel(), sums, SquareSumParameters{u.gradients.data(), count, u.square_sums}, context);
     enqueue(clip_kernel(), 1, ClipParameters{u.square_sums, sums, u.largest_norm, u.clipping}, context);
     for (const cpu::AdamWTask& task : u.tasks)
-      enqueue(adamw_kernel(), divide_up(task.count, kTileColumns), AdamWParameters{task, u.clipping}, context);
+      enqueue(adamw_kernel(), divide_up(task.count, 4 * kThreads), AdamWParameters{task, u.clipping}, context);
   }
 
  private:
