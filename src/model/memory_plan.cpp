@@ -18,6 +18,8 @@ class MemoryPlan::Offsets {
   }
   std::int64_t floats(std::int64_t count) { return bytes(count * static_cast<std::int64_t>(sizeof(float))); }
   std::int64_t numbers(std::int64_t count) { return bytes(count * size_of(type_)); }  // of the model's type
+  // The region at `begin` ends here, or has so many bytes.
+  void extend(std::int64_t begin, std::int64_t bytes_there) { bytes(std::max(begin + bytes_there, end_) - end_); }
   std::int64_t end() const { return end_; }
 
  private:
@@ -55,7 +57,10 @@ MemoryPlan::MemoryPlan(const Config& c, const Extent& e, const ParameterMap& map
   rounded = next.numbers(is_fp32 ? 0 : map.floats());
   state_bytes = next.end();
   add_activations(c, e, calls, next);
-  logits = next.floats(rows * c.vocabulary);
+  hidden = next.numbers(rows * c.hidden);
+  dhidden = next.numbers(rows * c.hidden);
+  logits = hidden;
+  next.extend(logits, rows * c.vocabulary * static_cast<std::int64_t>(sizeof(float)));
   losses = next.bytes(rows * static_cast<std::int64_t>(sizeof(cpu::RowLoss)));
   tokens = next.bytes(2 * rows * static_cast<std::int64_t>(sizeof(std::int32_t)));
   activation_bytes = next.end() - state_bytes;
@@ -66,9 +71,7 @@ MemoryPlan::MemoryPlan(const Config& c, const Extent& e, const ParameterMap& map
     return bytes;
   };
   branch = dy = next.numbers(rows * c.width);
-  dhidden = next.numbers(rows * c.hidden);
-  const std::int64_t pass_bytes = bytes_of_region();  // of dy and dhidden, and so of branch and hidden
-  hidden = dgate_up = next.numbers(rows * 2 * c.hidden);
+  const std::int64_t branch_bytes = bytes_of_region();
   dstream = next.floats(rows * c.width);
   dbranch = is_fp32 ? dstream : next.numbers(rows * c.width);
   partials = next.floats(partial_count(kind, rows, c.width));
@@ -79,8 +82,8 @@ MemoryPlan::MemoryPlan(const Config& c, const Extent& e, const ParameterMap& map
   const std::int64_t clipping_bytes = bytes_of_region();
   workspace = next.bytes(workspace_bytes);
   const std::int64_t again = c.checkpoints_activations ? calls.workspace_bytes(Pass::forward) : 0;
-  forward_bytes = kept_bytes + pass_bytes + calls.workspace_bytes(Pass::forward);
-  backward_bytes = kept_bytes + pass_bytes + gradient_bytes + std::max(calls.workspace_bytes(Pass::backward), again);
+  forward_bytes = kept_bytes + branch_bytes + calls.workspace_bytes(Pass::forward);
+  backward_bytes = kept_bytes + branch_bytes + gradient_bytes + std::max(calls.workspace_bytes(Pass::backward), again);
   optimizer_bytes = state_bytes + clipping_bytes;
   total_bytes = next.end();
 }

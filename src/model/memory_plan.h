@@ -19,7 +19,7 @@ struct NormMemory {
 
 struct BlockMemory {
   std::int64_t attention_saved = 0;
-  std::int64_t gate_up = 0;  // [R, 2 F] *
+  std::int64_t gate_up = 0;  // [R, 2 F] *, then its gradient
 };
 
 struct MemoryPlan {
@@ -30,16 +30,16 @@ struct MemoryPlan {
   std::int64_t rounded = 0;       // the weights in bf16; in an fp32 model there is none
   std::vector<NormMemory> norms;  // two for each block, and the last one
   std::vector<BlockMemory> blocks;
-  std::int64_t logits = 0;                 // [R, V], then their gradient, in bf16 in the first half of each row
-  std::int64_t losses = 0;                 // [R] RowLoss
-  std::int64_t tokens = 0;                 // [2 R] int32, the targets behind the tokens
-  std::int64_t dstream = 0;                // [R, E], gradient of the residual stream
-  std::int64_t dbranch = 0;                // [R, E] *, the same; in an fp32 model the same array
-  std::int64_t dy = 0;                     // [R, E] *, gradient of a norm's result
-  std::int64_t dhidden = 0, dgate_up = 0;  // *
-  std::int64_t branch = 0;  // [R, E] *, what attention or the feed-forward part adds to the stream; where dy is
-  // [R, F] *, of one block, where dgate_up begins: SwiGLU runs again before backward reads it.
-  std::int64_t hidden = 0;
+  std::int64_t logits = 0;  // [R, V], then their gradient, in bf16 in the first half of each row
+  std::int64_t hidden = 0;  // [R, F] *, of one block: SwiGLU runs again before backward reads it
+  std::int64_t dhidden =
+      0;                    // [R, F] *; both lie where the logits are, before there are logits and after their gradient
+  std::int64_t losses = 0;  // [R] RowLoss
+  std::int64_t tokens = 0;  // [2 R] int32, the targets behind the tokens
+  std::int64_t dstream = 0;   // [R, E], gradient of the residual stream
+  std::int64_t dbranch = 0;   // [R, E] *, the same; in an fp32 model the same array
+  std::int64_t dy = 0;        // [R, E] *, gradient of a norm's result
+  std::int64_t branch = 0;    // [R, E] *, what attention or the feed-forward part adds to the stream; the memory of dy
   std::int64_t partials = 0;  // of the gradients of a norm's weight
   std::int64_t square_sums = 0, clipping = 0;
   std::int64_t workspace = 0;

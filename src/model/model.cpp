@@ -220,11 +220,11 @@ struct Model::Run : Products {
                       matrix(at(memory.dhidden), rows, c.hidden), block.down, matrix(at(memory.dbranch), rows, c.width),
                       accumulate);
     begins("swiglu", c.hidden, 5 * bytes_of_one);
-    work.swiglu_backward({at(m.gate_up), at(memory.dhidden), at(memory.dgate_up), rows, c.hidden, element}, context);
+    work.swiglu_backward({at(m.gate_up), at(memory.dhidden), at(m.gate_up), rows, c.hidden, element}, context);
     begins_backward("gate_up", model.calls_.gate_up);
     multiply_backward(model.calls_.gate_up, matrix(at(memory.norms[2 * index + 1].y), rows, c.width),
-                      matrix(at(memory.dy), rows, c.width), block.gate_up,
-                      matrix(at(memory.dgate_up), rows, 2 * c.hidden), accumulate);
+                      matrix(at(memory.dy), rows, c.width), block.gate_up, matrix(at(m.gate_up), rows, 2 * c.hidden),
+                      accumulate);
   }
 
   // A checkpointed block runs again, up to what backward reads. The arrays of the last one are still there.

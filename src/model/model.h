@@ -84,8 +84,8 @@ class Model {
   // Of each token, in the order of the batch, after begin_forward.
   std::vector<double> token_losses(const core::RunContext& context) const;
 
-  // Writes the gradient to gradients(), or adds it to what is there. The last call of forward had the same batch, and a
-  // factor other than 0. On a GPU it only enqueues work.
+  // Writes the gradient to gradients(), or adds it to what is there. The call before it was forward, of the same batch
+  // and with a factor other than 0: backward overwrites activations. On a GPU it only enqueues work.
   void backward(const Batch& batch, const core::RunContext& context, bool accumulate = false);
 
   // Forward, then backward.

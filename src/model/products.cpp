@@ -32,7 +32,7 @@ void Model::run_products(Pass pass, const core::RunContext& context) {
     run.multiply_backward(calls_.down, rows_at(memory_.hidden, hidden), rows_at(memory_.dhidden, hidden),
                           map_.blocks[i].down, dbranch);
     run.multiply_backward(calls_.gate_up, rows_at(memory_.norms[2 * i + 1].y, width), dy, map_.blocks[i].gate_up,
-                          rows_at(memory_.dgate_up, 2 * hidden));
+                          rows_at(memory_.blocks[i].gate_up, 2 * hidden));
     run.multiply_backward(calls_.out, rows_at(saved, width), dy, map_.blocks[i].out, dbranch);
     run.multiply_backward(calls_.qkv, rows_at(memory_.norms[2 * i].y, width), dy, map_.blocks[i].qkv,
                           rows_at(saved, 3 * width));

@@ -20,15 +20,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Of sums in another order, and in bf16 of other places to round. A gradient that is absent or of another function
-// differs by about 1.
-struct Tolerance {
-  double loss, gradient;  // relative
-};
-constexpr Tolerance tolerance_of(DType dtype) {
-  return dtype == DType::fp32 ? Tolerance{1e-5, 1e-4} : Tolerance{1e-3, 5e-2};
-}
-
 // A step moves a weight by about g / (|g| + epsilon), if g is its clipped gradient. Where |g| is far above epsilon only
 // its sign counts, so the few elements near 0 make the error: an error of a share d of gradients whose root mean square
 // is s changes the step by about d sqrt(s / (3 epsilon)) of its norm, or by d if s is small. Gradients of a parameter
@@ -102,6 +93,15 @@ std::int64_t peer_bytes(const model::Config& c, const model::Extent& e) {
          rows * ((c.layers + 1) * (kept + in_fp32) + 4 * kFloat * c.vocabulary);
 }
 
+// Of sums in another order, and in bf16 of other places to round. There a block rounds about 24 tensors, half of them
+// in backward. A rounding errs by at most 2^-9 / sqrt(3) of the tensor's norm, two models differ by sqrt(2) of that,
+// and errors of different roundings add in squares: sqrt(layers) / 128 in all. Gradients may differ by twice as much.
+// One that is absent or of another function differs by about 1.
+ModelPeer::Tolerance ModelPeer::tolerance_of(const model::Config& c) {
+  if (c.dtype == DType::fp32) return {1e-5, 1e-4};
+  return {1e-3, std::sqrt(static_cast<double>(c.layers)) / 64};
+}
+
 ModelPeer::ModelPeer(const ProfilePeer& peer, const ProfileSettings& settings)
     : name_(peer.name),
       settings_(settings),
@@ -148,7 +148,7 @@ void ModelPeer::want_memory(std::int64_t parameter_bytes) const {
 
 void ModelPeer::prepare(model::Model& model, const model::Batch& batch, const core::RunContext& context) {
   const model::Config& c = model.config();
-  dtype_ = c.dtype;
+  tolerance_ = tolerance_of(c);
   const std::vector<float> weights = model.read(model::State::weights, context);
   const auto bytes = static_cast<std::int64_t>(weights.size() * sizeof(float));
   const auto token_bytes = static_cast<std::int64_t>(batch.tokens.size_bytes());
@@ -203,10 +203,9 @@ void ModelPeer::compare_steps(model::Model& model, const model::Batch& batch, co
 // `change`: of the loss, by steps that may differ.
 void ModelPeer::judge_loss(const std::string& what, double own, double theirs, double change) {
   if (failed()) return;
-  const Tolerance tolerance = tolerance_of(dtype_);
   const double error = std::fabs(theirs - own);
   error_[what + " against fovea"] = {error / std::fabs(own), error, std::numeric_limits<double>::quiet_NaN()};
-  const double allowed = tolerance.loss * std::fabs(own) + kStepSensitivity * tolerance.gradient * std::fabs(change);
+  const double allowed = tolerance_.loss * std::fabs(own) + kStepSensitivity * tolerance_.gradient * std::fabs(change);
   if (!(error <= allowed))
     fail({"mismatch", fmt::format("its {} is {:.9g}, this library's {:.9g}", what, theirs, own)});
 }
@@ -215,7 +214,7 @@ void ModelPeer::judge_loss(const std::string& what, double own, double theirs, d
 void ModelPeer::judge_each(const Comparison& compared, const model::ParameterMap& map, const std::vector<float>& own,
                            const float* before) {
   if (failed()) return;
-  const double most = compared.sensitivity * tolerance_of(dtype_).gradient;
+  const double most = compared.sensitivity * tolerance_.gradient;
   const auto* const theirs = reinterpret_cast<const float*>(process_.outputs().data());
   ErrorFigures& worst = error_[std::string(compared.all) + " against fovea"];
   worst = {0, 0, std::numeric_limits<double>::quiet_NaN()};

@@ -61,7 +61,11 @@ class ModelPeer {
   const ProfileSettings& settings_;
   SharedBlock inputs_{"fovea weights"};
   WorkerProcess process_;
-  DType dtype_ = DType::fp32;  // of the model
+  struct Tolerance {
+    double loss = 0, gradient = 0;  // relative
+  };
+  static Tolerance tolerance_of(const model::Config& config);
+  Tolerance tolerance_;
   std::string framework_;
   WorkerFailure failure_;
   PhaseSeconds seconds_;
