@@ -47,12 +47,21 @@ LinearProblem product_problem(std::int64_t rows, std::int64_t columns_in, std::i
           .device = device};
 }
 
-LinearProblem backward_of(LinearProblem p, bool accumulate) {
+enum class Gradients : std::uint8_t { dx, dweight, both };
+
+LinearProblem backward_of(LinearProblem p, bool accumulate, Gradients wanted = Gradients::both) {
   p.pass = Pass::backward;
   p.result_dtype = p.dtype;
   p.parameter_dtype = DType::fp32;
   p.accumulate = accumulate;
+  if (wanted == Gradients::dx) p.parameter_dtype = p.dtype;
+  p.wants_dx = wanted != Gradients::dweight;
+  p.wants_dweight = wanted != Gradients::dx;
   return p;
+}
+
+LinearProblem down_problem(const Config& c, const Extent& e, Device device) {
+  return product_problem(e.rows(), c.hidden, c.width, c.dtype, c.dtype, device);
 }
 
 }  // namespace
@@ -80,8 +89,13 @@ Calls::Calls(const Config& c, const Extent& e, Device on)
                          prepare(attention_problem(c, e, on, Pass::backward, true))},
       attention_saved_bytes(saved_bytes(attention_problem(c, e, on, Pass::forward))),
       gate_up(product_problem(e.rows(), c.width, 2 * c.hidden, c.dtype, c.dtype, on)),
-      down(product_problem(e.rows(), c.hidden, c.width, c.dtype, c.dtype, on)),
+      down(down_problem(c, e, on)),
       head(product_problem(e.rows(), c.width, c.vocabulary, c.dtype, DType::fp32, on)),
+      down_dx(prepare(backward_of(down_problem(c, e, on), false, Gradients::dx))),
+      down_dweight{prepare(backward_of(down_problem(c, e, on), false, Gradients::dweight)),
+                   prepare(backward_of(down_problem(c, e, on), true, Gradients::dweight))},
+      down_dx_bytes(bytes(backward_of(down_problem(c, e, on), false, Gradients::dx))),
+      down_dweight_bytes(bytes(backward_of(down_problem(c, e, on), false, Gradients::dweight))),
       qkv(product_problem(e.rows(), c.width, 3 * c.width, c.dtype, c.dtype, on)),
       out(product_problem(e.rows(), c.width, c.width, c.dtype, c.dtype, on)) {
   attention_forward_flops = flops(attention_problem(c, e, on, Pass::forward));
@@ -105,6 +119,8 @@ std::int64_t Calls::workspace_bytes(Pass pass) const {
       most = std::max({most, backward.written.workspace_bytes(), backward.added.workspace_bytes()});
   };
   count(attention_forward, attention_backward);
+  count(down.forward, down_dweight);
+  if (pass == Pass::backward) most = std::max(most, down_dx.workspace_bytes());
   for (const ProductCalls* product : {&gate_up, &down, &head, &qkv, &out}) count(product->forward, product->backward);
   return most;
 }

@@ -44,6 +44,10 @@ struct Calls {
   double attention_forward_flops = 0, attention_backward_flops = 0;  // of the layer of one block
   double attention_forward_bytes = 0;
   ProductCalls gate_up, down, head;
+  // SwiGLU runs between these two. Each has half of down.backward_flops.
+  Plan down_dx;
+  BackwardPlans down_dweight;
+  double down_dx_bytes = 0, down_dweight_bytes = 0;
   ProductCalls qkv, out;                         // of the attention layer, which makes these products itself
   double forward_flops = 0, backward_flops = 0;  // of all calls of a pass, those that run again included
 

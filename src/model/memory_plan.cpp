@@ -57,9 +57,7 @@ MemoryPlan::MemoryPlan(const Config& c, const Extent& e, const ParameterMap& map
   rounded = next.numbers(is_fp32 ? 0 : map.floats());
   state_bytes = next.end();
   add_activations(c, e, calls, next);
-  hidden = next.numbers(rows * c.hidden);
-  dhidden = next.numbers(rows * c.hidden);
-  logits = hidden;
+  logits = hidden = next.numbers(rows * c.hidden);
   next.extend(logits, rows * c.vocabulary * static_cast<std::int64_t>(sizeof(float)));
   losses = next.bytes(rows * static_cast<std::int64_t>(sizeof(cpu::RowLoss)));
   tokens = next.bytes(2 * rows * static_cast<std::int64_t>(sizeof(std::int32_t)));

@@ -31,11 +31,11 @@ struct MemoryPlan {
   std::vector<NormMemory> norms;  // two for each block, and the last one
   std::vector<BlockMemory> blocks;
   std::int64_t logits = 0;  // [R, V], then their gradient, in bf16 in the first half of each row
-  std::int64_t hidden = 0;  // [R, F] *, of one block: SwiGLU runs again before backward reads it
-  std::int64_t dhidden =
-      0;                    // [R, F] *; both lie where the logits are, before there are logits and after their gradient
-  std::int64_t losses = 0;  // [R] RowLoss
-  std::int64_t tokens = 0;  // [2 R] int32, the targets behind the tokens
+  // [R, F] *, of one block: in backward first its gradient, which SwiGLU replaces. It lies where the logits are, before
+  // there are logits and after their gradient.
+  std::int64_t hidden = 0;
+  std::int64_t losses = 0;    // [R] RowLoss
+  std::int64_t tokens = 0;    // [2 R] int32, the targets behind the tokens
   std::int64_t dstream = 0;   // [R, E], gradient of the residual stream
   std::int64_t dbranch = 0;   // [R, E] *, the same; in an fp32 model the same array
   std::int64_t dy = 0;        // [R, E] *, gradient of a norm's result

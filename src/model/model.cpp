@@ -182,19 +182,15 @@ struct Model::Run : Products {
     layer_backward(t, attention_options_of(model.calls_.attention_backward.plan(accumulate)));
   }
 
-  // To the result of SwiGLU.
+  // To the result of SwiGLU. A block that runs again leaves that out: backward makes it together with the gradient.
   void gate(std::size_t index, const BlockOffsets& block) const {
     const BlockMemory& m = memory.blocks[index];
     begins_forward("gate_up", model.calls_.gate_up);
     multiply(model.calls_.gate_up, matrix(at(memory.norms[2 * index + 1].y), rows, c.width), block.gate_up,
              matrix(at(m.gate_up), rows, 2 * c.hidden));
-    activate(index);
-  }
-
-  // Backward calls it too, because forward keeps no result of SwiGLU.
-  void activate(std::size_t index) const {
+    if (recomputes) return;
     begins("swiglu", c.hidden, 3 * bytes_of_one);
-    work.swiglu({at(memory.blocks[index].gate_up), at(memory.hidden), rows, c.hidden, element}, context);
+    work.swiglu({at(m.gate_up), at(memory.hidden), rows, c.hidden, element}, context);
   }
 
   // `begins`: the branch before is not in the stream yet.
@@ -214,13 +210,15 @@ struct Model::Run : Products {
 
   void feed_forward_backward(std::size_t index, const BlockOffsets& block) const {
     const BlockMemory& m = memory.blocks[index];
-    activate(index);
-    begins_backward("down", model.calls_.down);
-    multiply_backward(model.calls_.down, matrix(at(memory.hidden), rows, c.hidden),
-                      matrix(at(memory.dhidden), rows, c.hidden), block.down, matrix(at(memory.dbranch), rows, c.width),
-                      accumulate);
-    begins("swiglu", c.hidden, 5 * bytes_of_one);
-    work.swiglu_backward({at(m.gate_up), at(memory.dhidden), at(m.gate_up), rows, c.hidden, element}, context);
+    const Calls& calls = model.calls_;
+    const MutableTensorView hidden = matrix(at(memory.hidden), rows, c.hidden),
+                            dbranch = matrix(at(memory.dbranch), rows, c.width);
+    begins({"down", calls.down.backward_flops / 2, calls.down_dx_bytes});
+    multiply_to_dx(calls.down_dx, hidden, block.down, dbranch);
+    begins("swiglu", c.hidden, 6 * bytes_of_one);
+    work.swiglu_backward({at(m.gate_up), hidden.data, at(m.gate_up), rows, c.hidden, element, hidden.data}, context);
+    begins({"down", calls.down.backward_flops / 2, calls.down_dweight_bytes});
+    multiply_to_dweight(calls.down_dweight, hidden, block.down, dbranch, accumulate);
     begins_backward("gate_up", model.calls_.gate_up);
     multiply_backward(model.calls_.gate_up, matrix(at(memory.norms[2 * index + 1].y), rows, c.width),
                       matrix(at(memory.dy), rows, c.width), block.gate_up, matrix(at(m.gate_up), rows, 2 * c.hidden),

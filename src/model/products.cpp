@@ -29,8 +29,8 @@ void Model::run_products(Pass pass, const core::RunContext& context) {
   for (std::size_t i = map_.blocks.size(); i-- > 0;) {
     const std::int64_t saved = memory_.blocks[i].attention_saved;
     if (config_.checkpoints_activations && i + 1 < map_.blocks.size()) to_gate_up(i);
-    run.multiply_backward(calls_.down, rows_at(memory_.hidden, hidden), rows_at(memory_.dhidden, hidden),
-                          map_.blocks[i].down, dbranch);
+    run.multiply_to_dx(calls_.down_dx, rows_at(memory_.hidden, hidden), map_.blocks[i].down, dbranch);
+    run.multiply_to_dweight(calls_.down_dweight, rows_at(memory_.hidden, hidden), map_.blocks[i].down, dbranch);
     run.multiply_backward(calls_.gate_up, rows_at(memory_.norms[2 * i + 1].y, width), dy, map_.blocks[i].gate_up,
                           rows_at(memory_.blocks[i].gate_up, 2 * hidden));
     run.multiply_backward(calls_.out, rows_at(saved, width), dy, map_.blocks[i].out, dbranch);

@@ -57,6 +57,17 @@ struct Model::Products {
     linear_forward({.x = x, .weight = weights(offset, y.sizes[3], x.sizes[3]), .y = y}, options_of(calls.forward));
   }
 
+  // The two gradients by calls of their own.
+  void multiply_to_dx(const Plan& plan, const MutableTensorView& dx, std::int64_t offset,
+                      const MutableTensorView& dy) const {
+    linear_backward({.weight = weights(offset, dy.sizes[3], dx.sizes[3]), .dy = dy, .dx = dx}, options_of(plan));
+  }
+  void multiply_to_dweight(const BackwardPlans& plans, const MutableTensorView& x, std::int64_t offset,
+                           const MutableTensorView& dy, bool accumulate = false) const {
+    linear_backward({.x = x, .dy = dy, .dweight = gradients(offset, dy.sizes[3], x.sizes[3]), .accumulate = accumulate},
+                    options_of(plans.plan(accumulate)));
+  }
+
   // dx is written; the weight's gradient too, or it is added.
   void multiply_backward(const ProductCalls& calls, const MutableTensorView& x, const MutableTensorView& dx,
                          std::int64_t offset, const MutableTensorView& dy, bool accumulate = false) const {

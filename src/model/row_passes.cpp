@@ -87,6 +87,7 @@ void swiglu_backward(const cpu::SwigluBackwardTask& whole, const core::RunContex
     cpu::SwigluBackwardTask t = whole;
     t.gate_up = at(t.gate_up, t.element, 2 * begin), t.dout = at(t.dout, t.element, begin);
     t.dgate_up = at(t.dgate_up, t.element, 2 * begin);
+    if (t.out != nullptr) t.out = at(t.out, t.element, begin);
     t.rows = count;
     kernels().swiglu_backward(t);
   });

@@ -142,8 +142,11 @@ TEST_P(ModelKernelSizes, Swiglu) {
     expect_near(result, out, 1e-6, "out");
     kernels->swiglu_backward({gate_up.data(), dout.data(), gradient.data(), kRows, columns});
     expect_near(gradient, dgate_up, 2e-6, "dgate_up");
-    kernels->swiglu_backward({in_place.data(), dout.data(), in_place.data(), kRows, columns});
+    Floats again = dout;
+    kernels->swiglu_backward(
+        {in_place.data(), again.data(), in_place.data(), kRows, columns, Element::fp32, again.data()});
     EXPECT_EQ(in_place, gradient);
+    expect_near(again, out, 1e-6, "out again");
   }
 }
 
@@ -274,8 +277,11 @@ TEST_P(ModelKernelSizes, SwigluInBf16) {
     kernels->swiglu({gate_up.data(), bf16_out.data(), kRows, columns, Element::bf16});
     EXPECT_EQ(bf16_out, rounded(out));
     kernels->swiglu_backward({wide.data(), wide_dout.data(), gradient.data(), kRows, columns});
-    kernels->swiglu_backward({in_place.data(), dout.data(), in_place.data(), kRows, columns, Element::bf16});
+    Bits again = dout;
+    kernels->swiglu_backward(
+        {in_place.data(), again.data(), in_place.data(), kRows, columns, Element::bf16, again.data()});
     EXPECT_EQ(in_place, rounded(gradient));
+    EXPECT_EQ(again, bf16_out);
   }
 }
 

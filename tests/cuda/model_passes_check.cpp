@@ -65,10 +65,11 @@ void check_swiglu(PassChecks& checks, std::int64_t rows, std::int64_t columns, E
     a.work().swiglu({a.put(gate_up, element), to, rows, columns, element}, {});
     return Results{{"out", columns, a.get(to, rows * columns, element), dtype_of(element)}};
   });
-  checks.check(words("swiglu backward", rows, columns, element), 3, {dgate_up}, [&](Arrays& a) {
-    void* const both = a.put(gate_up, element);
-    a.work().swiglu_backward({both, a.put(dout, element), both, rows, columns, element}, {});
-    return Results{{"dgate_up", 2 * columns, a.get(both, 2 * rows * columns, element), dtype_of(element)}};
+  checks.check(words("swiglu backward", rows, columns, element), 3, {dgate_up, out}, [&](Arrays& a) {
+    void *const both = a.put(gate_up, element), *const hidden = a.put(dout, element);
+    a.work().swiglu_backward({both, hidden, both, rows, columns, element, hidden}, {});
+    return Results{{"dgate_up", 2 * columns, a.get(both, 2 * rows * columns, element), dtype_of(element)},
+                   {"out", columns, a.get(hidden, rows * columns, element), dtype_of(element)}};
   });
 }
 

@@ -304,7 +304,7 @@ TEST(Model, TellsOfItsPartsInTheirOrder) {
   EXPECT_DOUBLE_EQ(flops, model.forward_flops());
   names.clear(), flops = 0;
   model.backward({tokens, tokens}, on(1));
-  const std::string back = "swiglu down swiglu gate_up norm out attention rotary out qkv norm ";
+  const std::string back = "down swiglu down gate_up norm out attention rotary out qkv norm ";
   EXPECT_EQ(names, "head norm " + back + back + "embedding ");
   EXPECT_DOUBLE_EQ(flops, model.backward_flops());
 }

@@ -51,6 +51,7 @@ struct SwigluBackwardTask {
   void* dgate_up;  // may be gate_up
   int64_t rows, columns;
   Element element = Element::fp32;
+  void* out = nullptr;  // what forward wrote, once more; may be dout. Null: not wanted
 };
 
 // rows[i] = table[tokens[i]].

@@ -35,6 +35,7 @@ void swiglu_backward(const SwigluBackwardTask& t) {
       const Vec slope = fma(silu, sub(broadcast(1.0f), s), s);  // s + gate s (1 - s)
       store_some(t.dgate_up, t.element, gates + c, count, mul(mul(dout, up), slope));
       store_some(t.dgate_up, t.element, ups + c, count, mul(dout, silu));
+      if (t.out != nullptr) store_some(t.out, t.element, r * t.columns + c, count, mul(silu, up));
     }
   }
 }

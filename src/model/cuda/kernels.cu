@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kTileThreads) swiglu(const __grid_constant__ c
   });
 }
 
-// With s = sigmoid(gate): dgate = dout up s (1 + gate (1 - s)), dup = dout gate s.
+// With s = sigmoid(gate): dgate = dout up s (1 + gate (1 - s)), dup = dout gate s. `out` has the bits of swiglu.
 template <Element kElement, int kCount>
 __global__ void __launch_bounds__(kTileThreads) swiglu_backward(const __grid_constant__ cpu::SwigluBackwardTask t) {
   for_elements<kCount>(t.rows, t.columns, [&t](std::int64_t row, std::int64_t column) {
@@ -52,13 +52,16 @@ __global__ void __launch_bounds__(kTileThreads) swiglu_backward(const __grid_con
     load<kElement>(t.gate_up, at, gate);
     load<kElement>(t.gate_up, at + t.columns, up);
     load<kElement>(t.dout, row * t.columns + column, dout);
+    float out[kCount];
     for (int i = 0; i < kCount; ++i) {
       const float s = sigmoid<kElement>(gate[i]), dup = dout[i] * gate[i] * s;
+      out[i] = up[i] * (gate[i] * s);
       gate[i] = dout[i] * up[i] * s * (1.0f + gate[i] * (1.0f - s));
       up[i] = dup;
     }
     store<kElement>(t.dgate_up, at, gate);
     store<kElement>(t.dgate_up, at + t.columns, up);
+    if (t.out != nullptr) store<kElement>(t.out, row * t.columns + column, out);
   });
 }
 

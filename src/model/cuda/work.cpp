@@ -165,7 +165,7 @@ class GpuWork final : public DeviceWork {
 
   void swiglu_backward(const cpu::SwigluBackwardTask& t, const RunContext& context) const override {
     const CurrentDevice current(device_);
-    const bool wide = has_vectors(t.columns, wide_columns(t.element), t.gate_up, t.dout, t.dgate_up);
+    const bool wide = has_vectors(t.columns, wide_columns(t.element), t.gate_up, t.dout, t.dgate_up, t.out);
     enqueue_tiles(swiglu_backward_kernel(t.element, wide), t.rows, t.columns, wide ? wide_columns(t.element) : 1, t,
                   context);
   }
