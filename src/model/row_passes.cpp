@@ -16,6 +16,8 @@ constexpr std::int64_t kColumns = 64;     // of a task that goes through all row
 constexpr std::int64_t kElements = 4096;  // of a partial sum of squares
 constexpr std::int64_t kSumsPerTask = 64;
 constexpr std::int64_t kElementsPerTask = 1 << 14;
+// So many weights in bf16, 64 MiB, are no longer in a cache when the next forward reads them.
+constexpr std::int64_t kStreamedWeights = 1 << 25;
 
 const cpu::ModelKernels& kernels() { return linear::host_kernels(DType::fp32).model; }
 
@@ -147,12 +149,15 @@ double norm_of(std::span<const float> values, const core::RunContext& context) {
 }
 
 void adamw(const std::vector<cpu::AdamWTask>& whole, const core::RunContext& context) {
+  std::int64_t weights = 0;
+  for (const cpu::AdamWTask& one : whole) weights += one.count;
   std::vector<cpu::AdamWTask> tasks;
   for (const cpu::AdamWTask& one : whole) {
     for (std::int64_t begin = 0; begin < one.count; begin += kElementsPerTask) {
       cpu::AdamWTask& task = tasks.emplace_back(one);
       task.weight += begin, task.m += begin, task.v += begin, task.gradient += begin;
       if (task.rounded != nullptr) task.rounded += begin;
+      task.streams = task.rounded != nullptr && weights >= kStreamedWeights;
       task.count = std::min(kElementsPerTask, one.count - begin);
     }
   }

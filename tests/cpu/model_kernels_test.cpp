@@ -220,26 +220,31 @@ TEST_P(ModelKernelSizes, AdamW) {
   }
   for (const ModelKernels* kernels : model_kernels()) {
     EXPECT_NEAR(kernels->sum_of_squares(gradient.data(), columns), squares, 1e-6 * squares);
-    Floats w = weight, first = m, second = v;
-    Bits copy(some);
-    kernels->adamw({.weight = w.data(),
-                    .m = first.data(),
-                    .v = second.data(),
-                    .gradient = gradient.data(),
-                    .count = columns,
-                    .gradient_factor = kFactor,
-                    .rest1 = static_cast<float>(1 - kBeta1),
-                    .rest2 = static_cast<float>(1 - kBeta2),
-                    .beta2 = static_cast<float>(kBeta2),
-                    .step_size = static_cast<float>(kRate / (1 - std::pow(kBeta1, kSteps))),
-                    .v_factor = static_cast<float>(1 / std::sqrt(1 - std::pow(kBeta2, kSteps))),
-                    .epsilon = 1e-8f,
-                    .decay = static_cast<float>(1 - kRate * kDecay),
-                    .rounded = copy.data()});
-    expect_near(first, m_after, 1e-6, "m");
-    expect_near(second, v_after, 1e-6, "v");
-    expect_near(w, weight_after, 1e-6, "weight");
-    EXPECT_EQ(copy, rounded(w));
+    for (const bool streams : {false, true}) {
+      Floats w = weight, first = m, second = v;
+      Bits copy(some + 16);
+      std::uint16_t* to = copy.data();
+      while (reinterpret_cast<std::uintptr_t>(to) % 32 != 0) ++to;
+      kernels->adamw({.weight = w.data(),
+                      .m = first.data(),
+                      .v = second.data(),
+                      .gradient = gradient.data(),
+                      .count = columns,
+                      .gradient_factor = kFactor,
+                      .rest1 = static_cast<float>(1 - kBeta1),
+                      .rest2 = static_cast<float>(1 - kBeta2),
+                      .beta2 = static_cast<float>(kBeta2),
+                      .step_size = static_cast<float>(kRate / (1 - std::pow(kBeta1, kSteps))),
+                      .v_factor = static_cast<float>(1 / std::sqrt(1 - std::pow(kBeta2, kSteps))),
+                      .epsilon = 1e-8f,
+                      .decay = static_cast<float>(1 - kRate * kDecay),
+                      .rounded = to,
+                      .streams = streams});
+      expect_near(first, m_after, 1e-6, "m");
+      expect_near(second, v_after, 1e-6, "v");
+      expect_near(w, weight_after, 1e-6, "weight");
+      EXPECT_EQ(Bits(to, to + some), rounded(w));
+    }
   }
 }
 

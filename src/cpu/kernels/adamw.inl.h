@@ -16,6 +16,7 @@ float sum_of_squares(const float* x, int64_t count) {
 }
 
 void adamw(const AdamWTask& t) {
+  const bool streams = t.streams && reinterpret_cast<uintptr_t>(t.rounded) % 32 == 0;
   const Vec factor = broadcast(t.gradient_factor), rest1 = broadcast(t.rest1), rest2 = broadcast(t.rest2);
   const Vec beta2 = broadcast(t.beta2), step = broadcast(t.step_size), scale = broadcast(t.v_factor);
   const Vec epsilon = broadcast(t.epsilon), decay = broadcast(t.decay);
@@ -31,8 +32,12 @@ void adamw(const AdamWTask& t) {
     store_floats(t.v + i, count, v);
     const Vec weight = sub(decayed, mul(step, ratio));
     store_floats(t.weight + i, count, weight);
-    if (t.rounded != nullptr) store_some(t.rounded, Element::bf16, i, count, weight);
+    if (streams && count >= kLanes)
+      stream_bf16(t.rounded + i, weight);
+    else if (t.rounded != nullptr)
+      store_some(t.rounded, Element::bf16, i, count, weight);
   }
+  if (streams) end_streams();
 }
 
 }  // namespace

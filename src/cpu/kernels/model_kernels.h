@@ -99,6 +99,7 @@ struct AdamWTask {
   float epsilon;
   float decay;                  // 1 - learning rate * weight decay
   uint16_t* rounded = nullptr;  // the new weights as bf16; null: not wanted
+  bool streams = false;         // a CPU writes `rounded` past its caches, if it begins at a multiple of 32 bytes
 };
 
 struct ModelKernels {

@@ -101,7 +101,7 @@ FOVEA_INLINE Vec load_fp16(const uint16_t* p) {
 }
 
 // Round to nearest even; a NaN stays a NaN.
-FOVEA_INLINE void store_bf16(uint16_t* p, Vec x) {
+FOVEA_INLINE __m128i bf16_of(Vec x) {
   const __m256i bits = _mm256_castps_si256(x);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
   const __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
@@ -110,8 +110,14 @@ FOVEA_INLINE void store_bf16(uint16_t* p, Vec x) {
   const __m256i word = _mm256_srli_epi32(
       _mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(rounded), _mm256_castsi256_ps(quiet), unordered)), 16);
   const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(word, word), 0x08);
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_castsi256_si128(packed));
+  return _mm256_castsi256_si128(packed);
 }
+FOVEA_INLINE void store_bf16(uint16_t* p, Vec x) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bf16_of(x)); }
+
+// Past the caches, so that the line is not read first. p is aligned to the bytes of a vector; end_streams() comes
+// before another thread may read.
+FOVEA_INLINE void stream_bf16(uint16_t* p, Vec x) { _mm_stream_si128(reinterpret_cast<__m128i*>(p), bf16_of(x)); }
+FOVEA_INLINE void end_streams() { _mm_sfence(); }
 
 FOVEA_INLINE void store_fp16(uint16_t* p, Vec x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));

@@ -81,8 +81,8 @@ FOVEA_INLINE Vec exp2(Vec x, Vec factor) {
 }
 
 // The exponent less the nearest whole number; multiply_by_power(p, power) is p times 2 to that number. vreduceps has
-// twice the rate of a rounding instruction on Intel's processors with AMX, and gains nothing on Zen 4. It needs no lower
-// bound: of -infinity it leaves 0.
+// twice the rate of a rounding instruction on Intel's processors with AMX, and gains nothing on Zen 4. It needs no
+// lower bound: of -infinity it leaves 0.
 FOVEA_INLINE Vec split_exponent(Vec exponent, Vec& power) {
   constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 #ifdef FOVEA_REDUCES_EXPONENTS
@@ -107,15 +107,21 @@ FOVEA_INLINE Vec load_fp16(const uint16_t* p) {
 }
 
 // Round to nearest even; a NaN stays a NaN.
-FOVEA_INLINE void store_bf16(uint16_t* p, Vec x) {
+FOVEA_INLINE __m256i bf16_of(Vec x) {
   const __m512i bits = _mm512_castps_si512(x);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
   const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
   const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
   const __mmask16 unordered = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
   const __m512i word = _mm512_srli_epi32(_mm512_mask_blend_epi32(unordered, rounded, quiet), 16);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(word));
+  return _mm512_cvtepi32_epi16(word);
 }
+FOVEA_INLINE void store_bf16(uint16_t* p, Vec x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), bf16_of(x)); }
+
+// Past the caches, so that the line is not read first. p is aligned to the bytes of a vector; end_streams() comes
+// before another thread may read.
+FOVEA_INLINE void stream_bf16(uint16_t* p, Vec x) { _mm256_stream_si256(reinterpret_cast<__m256i*>(p), bf16_of(x)); }
+FOVEA_INLINE void end_streams() { _mm_sfence(); }
 
 FOVEA_INLINE void store_fp16(uint16_t* p, Vec x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));

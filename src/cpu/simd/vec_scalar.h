@@ -153,6 +153,9 @@ FOVEA_INLINE void store_bf16(uint16_t* p, Vec x) {
   for (int i = 0; i < kLanes; ++i) p[i] = bf16_of(x[i]);
 }
 
+FOVEA_INLINE void stream_bf16(uint16_t* p, Vec x) { store_bf16(p, x); }
+FOVEA_INLINE void end_streams() {}
+
 FOVEA_INLINE void store_fp16(uint16_t* p, Vec x) {
   for (int i = 0; i < kLanes; ++i) p[i] = fp16_of(x[i]);
 }
