@@ -6,9 +6,13 @@
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
 
+// Floats ahead of those that are read: from memory, the processor's own prefetches come too late.
+constexpr int64_t kSquaresAhead = 1024, kAdamWAhead = 512;
+
 float sum_of_squares(const float* x, int64_t count) {
   Vec sum = zero();
   for (int64_t i = 0; i < count; i += kLanes) {
+    __builtin_prefetch(x + i + kSquaresAhead);
     const Vec value = load_floats(x + i, count - i);
     sum = fma(value, value, sum);
   }
@@ -22,6 +26,10 @@ void adamw(const AdamWTask& t) {
   const Vec epsilon = broadcast(t.epsilon), decay = broadcast(t.decay);
   for (int64_t i = 0; i < t.count; i += kLanes) {
     const int64_t count = t.count - i;
+    __builtin_prefetch(t.gradient + i + kAdamWAhead);
+    __builtin_prefetch(t.m + i + kAdamWAhead, 1);
+    __builtin_prefetch(t.v + i + kAdamWAhead, 1);
+    __builtin_prefetch(t.weight + i + kAdamWAhead, 1);
     const Vec g = mul(load_floats(t.gradient + i, count), factor);
     const Vec m_before = load_floats(t.m + i, count);
     const Vec m = fma(rest1, sub(g, m_before), m_before);
