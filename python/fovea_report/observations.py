@@ -21,9 +21,10 @@ def headline(study: Study) -> str:
 
 
 def winners(study: Study) -> list[str]:
-    """Who won the configurations that the same set of implementations ran; the largest set first. The library's own
-    implementations are one, Fovea, where it ran one, mostly by its choice."""
-    rows, own = study.rows, study.rows[study.rows.kind == "library"]
+    """Who won the configurations that the same set of implementations has times for; the largest set first. The
+    library's own implementations are one, Fovea, where it ran one, mostly by its choice."""
+    rows = study.rows[study.rows.timed]
+    own = rows[rows.kind == "library"]
     if own.impl.nunique() > 1:
         alone = own.index[own.groupby("at").impl.transform("nunique") == 1]
         rows = rows.assign(impl=rows.impl.where(~rows.index.isin(alone), "Fovea"))

@@ -10,11 +10,11 @@ namespace fovea::model {
 
 constexpr int kThreads = 256;  // of a thread block
 
-// With `wide` a thread reads and writes 16 bytes at a time, without it one column. Then these bytes divide the rows,
-// and arrays begin at a multiple of them. wide_columns() is the number of columns, for a matrix of fp32 always 4.
+// With `wide` a thread reads and writes vectors of 16 bytes, otherwise one column at a time. Arrays of a wide kernel
+// begin at a multiple of 16 bytes, and wide_columns() of their type divides the columns.
 constexpr int wide_columns(cpu::Element element) { return element == cpu::Element::fp32 ? 4 : 8; }
 
-// In these each thread of a block works on the same columns of one row, and a block takes one such tile after another.
+// A thread block takes one tile after another: neighbouring columns of one row, one vector or column a thread.
 constexpr int kTileThreads = 512;                                     // at most; whole warps
 const void* swiglu_kernel(cpu::Element element, bool wide);           // parameter: cpu::SwigluTask
 const void* swiglu_backward_kernel(cpu::Element element, bool wide);  // parameter: cpu::SwigluBackwardTask

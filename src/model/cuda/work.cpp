@@ -64,7 +64,7 @@ struct Held {
   }
   bool is_held() const { return row_warps > 0; }
   int threads() const { return static_cast<int>(warps * 32); }
-  // A thread block's dependency: those that hold no row do not wait for the kernel ahead.
+  // Only the kernels that hold rows call griddepcontrol_wait().
   cuda::Dependency dependency() const { return is_held() ? cuda::Dependency::programmatic : cuda::Dependency::full; }
 };
 

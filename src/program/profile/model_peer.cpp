@@ -82,8 +82,7 @@ struct Difference {
 // In a block autograd keeps the input of each norm and what it normalised in fp32, and in the model's type: the result
 // of each norm, q, k and v before and behind the rotary embedding, attention's result in two orders, gate and up,
 // silu(gate) and its product with up. A block's gradients are there at once. Logits, their logarithms of probabilities
-// and the gradients of both are fp32. A model in bf16 has its weights and their gradients in bf16
-// too.
+// and the gradients of both are fp32. A model in bf16 has its weights and their gradients in bf16 too.
 std::int64_t peer_bytes(const model::Config& c, const model::Extent& e) {
   constexpr std::int64_t kProgram = std::int64_t{1} << 30, kFloat = sizeof(float);
   const std::int64_t size = size_of(c.dtype), rows = e.rows(), parameters = model::parameter_count(c);
@@ -230,7 +229,7 @@ void ModelPeer::judge_each(const Comparison& compared, const model::ParameterMap
     worst.max_abs = std::fmax(worst.max_abs, d.largest);
     if (!(std::sqrt(d.square) <= most * std::sqrt(d.of) + compared.roundings * std::sqrt(squares)))
       return fail({"mismatch",
-                   fmt::format("the {} of {} differs by {:.2g} of its norm", compared.one, one.name, d.relative())});
+                   fmt::format("the {} of {} differs by {:.3g} of its norm", compared.one, one.name, d.relative())});
   }
 }
 
