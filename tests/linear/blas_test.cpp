@@ -64,13 +64,14 @@ constexpr Sizes kSizes[] = {{256, 300, 64}, {256, 64, 1100}, {37, 128, 515}, {1,
 // The error of an fp32 sum of k products is at most k / 2^24 of the sum of their sizes, in any order.
 using Multiply = std::function<void(const BatchedProduct&)>;
 
-void expect_product(const Multiply& multiply_so, DType dtype, const Sizes& sizes, int variant) {
+void expect_product(const Multiply& multiply_so, DType dtype, const Sizes& sizes, int variant,
+                    bool result_is_dense = false) {
   const bool a_transposed = (variant & 1) != 0, b_transposed = (variant & 2) != 0;
   const std::int64_t padding = (variant & 4) != 0 ? 5 : 0;
   const float alpha = (variant & 8) != 0 ? 0.25f : 1.0f, beta = (variant & 16) != 0 ? 1.0f : 0.0f;
   const auto [m, n, k] = sizes;
   const Matrix a(m, k, padding, dtype, a_transposed, 1), b(k, n, padding, dtype, b_transposed, 2);
-  const std::int64_t stride = n + padding;
+  const std::int64_t stride = n + (result_is_dense ? 0 : padding);
   const float before = beta == 0.0f ? NAN : 0.5f;
   std::vector<float> c(static_cast<std::size_t>(m * stride), before);
   multiply_so({1, m, n, k, alpha, a.view, b.view, beta, {c.data(), DType::fp32, stride}});
@@ -99,6 +100,13 @@ void expect_products(const Multiply& multiply_so, DType dtype) {
 
 TEST(Products, AreRightForEveryType) {
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) expect_products(blas::multiply_fastest, dtype);
+}
+
+// On AMX, such operands are copied.
+TEST(Products, AreRightForStridedOperandsAndADenseResult) {
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16})
+    for (int variant = 0; variant < 32; ++variant)
+      expect_product(blas::multiply_fastest, dtype, kSizes[0], variant, true);
 }
 
 // A library with its scratch memory.

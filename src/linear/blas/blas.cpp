@@ -86,13 +86,39 @@ void multiply_widened(const BatchedProduct& p, void (*multiply)(const BatchedPro
   }
 }
 
+// An operand whose rows in memory lie one after another, copied to `memory`.
+MatrixBatch copied(const MatrixBatch& from, std::int64_t rows, std::int64_t columns, std::uint16_t* memory) {
+  if (from.transposed) std::swap(rows, columns);
+  for (std::int64_t row = 0; row < rows; ++row)
+    std::copy_n(static_cast<const std::uint16_t*>(from.from(row, 0).data), columns, memory + row * columns);
+  return {memory, DType::bf16, columns, 0, from.transposed};
+}
+
+// oneDNN's code for AMX takes dense matrices only, and half the time of its other code. So operands are copied if the
+// product has enough rows or columns to repay that (docs/kernels/linear_notebook.md).
+void multiply_dense(BatchedProduct p) {
+  constexpr std::int64_t kEnough = 256;
+  const auto is_dense = [](const MatrixBatch& x, std::int64_t rows, std::int64_t columns) {
+    return x.row_stride == (x.transposed ? rows : columns);
+  };
+  const bool copies_a = !is_dense(p.a, p.m, p.k), copies_b = !is_dense(p.b, p.k, p.n);
+  const bool repays = (!copies_a || p.n >= kEnough) && (!copies_b || p.m >= kEnough);
+  if (!has_amx_products() || !repays || !is_dense(p.c, p.m, p.n)) return multiply_by_primitive(p);
+  const std::int64_t size_of_a = copies_a ? p.m * p.k : 0, size_of_b = copies_b ? p.k * p.n : 0;
+  const core::WorkspaceLease lease((size_of_a + size_of_b) * size_of(DType::bf16), "product");
+  auto* const memory = static_cast<std::uint16_t*>(lease.data());
+  if (copies_a) p.a = copied(p.a, p.m, p.k, memory);
+  if (copies_b) p.b = copied(p.b, p.k, p.n, memory + size_of_a);
+  multiply_by_primitive(p);
+}
+
 // The primitive multiplies the largest multiple of kBf16Depth along K; the rest of K is widened.
 void multiply_bf16(const BatchedProduct& p) {
   const std::int64_t whole = p.k - p.k % kBf16Depth, rest = p.k - whole;
   BatchedProduct part = p;
   if (whole > 0) {
     part.k = whole;
-    multiply_by_primitive(part);
+    multiply_dense(part);
     part.beta = 1.0f;
   }
   if (rest == 0) return;

@@ -128,6 +128,8 @@ struct Matmul {
 
 using Matmuls = core::PlanCache<Matmul, 256>;
 
+bool has(dnnl_cpu_isa_t isa) { return (dnnl_get_effective_cpu_isa() & isa) == isa; }
+
 Matmuls::Held find_matmul(const BatchedProduct& p, int threads) {
   const MatmulKind kind = kind_of(p, threads);
   const struct {
@@ -142,11 +144,9 @@ Matmuls::Held find_matmul(const BatchedProduct& p, int threads) {
 OmpThreads::OmpThreads(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
 OmpThreads::~OmpThreads() { omp_set_num_threads(before_); }
 
-bool has_avx512() { return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core; }
-
-bool has_bf16_products() {
-  return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
-}
+bool has_avx512() { return has(dnnl_cpu_isa_avx512_core); }
+bool has_bf16_products() { return has(dnnl_cpu_isa_avx512_core_bf16); }
+bool has_amx_products() { return has(dnnl_cpu_isa_avx512_core_amx); }
 
 void multiply_by_sgemm(const BatchedProduct& p, int threads) {
   const OmpThreads used(threads);

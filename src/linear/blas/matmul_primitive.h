@@ -5,10 +5,11 @@
 
 namespace fovea::linear::blas {
 
-// Whether the processor has AVX-512, and whether it multiplies bf16 pairs (AVX512_BF16, AMX_BF16), and oneDNN may use
+// Whether the processor has AVX-512, multiplies bf16 pairs (AVX512_BF16, AMX_BF16), or has AMX_BF16, and oneDNN may use
 // that.
 bool has_avx512();
 bool has_bf16_products();
+bool has_amx_products();
 
 // Operands of one type, c in fp32 or theirs: fp32 anywhere; bf16 if has_bf16_products() and k is a multiple of
 // kBf16Depth (on AMX, oneDNN's matmul faults on some other lengths, oneDNN issue 1661, and a value that is not finite
