@@ -55,7 +55,9 @@ Shape shape_of(const AttentionProblem& p) {
   s.sign = zero ? 0.0f : p.scale < 0 ? -1.0f : 1.0f;
   s.scale_hi = static_cast<float>(exact);
   s.scale_lo = static_cast<float>(exact - static_cast<double>(s.scale_hi));
-  s.log2_scale = static_cast<float>(zero ? 1.0 : exact * kLog2E);
+  const double log2_scale = exact * kLog2E;
+  s.log2_scale = static_cast<float>(log2_scale);
+  s.log2_scale_lo = static_cast<float>(log2_scale - static_cast<double>(s.log2_scale));
   return s;
 }
 

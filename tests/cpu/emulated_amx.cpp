@@ -1,6 +1,7 @@
 // The kernels of AMX over portable vectors and emulated tile registers: their logic runs on machines without it.
 #define FOVEA_TARGET emulated_amx
 #define FOVEA_SCALAR_LANES 16
+#define FOVEA_FOR_AMX
 
 #include "emulated.h"
 #include "tiles_emulated.h"

@@ -27,12 +27,30 @@ FOVEA_INLINE Vec high_of(PairVec x) { return from_bits(x & static_cast<int32_t>(
 
 FOVEA_INLINE Vec dot(PairVec a, PairVec b, Vec c) { return fma(low_of(a), low_of(b), fma(high_of(a), high_of(b), c)); }
 
-FOVEA_INLINE PairVec join_pairs(Vec low, Vec high) {
+FOVEA_INLINE PairVec round_rows(Vec first, Vec second) {
+  uint16_t rows[2 * kLanes];
+  for (int i = 0; i < kLanes; ++i) {
+    rows[i] = bf16_of(first[i]);
+    rows[kLanes + i] = bf16_of(second[i]);
+  }
+  return load_pairs(reinterpret_cast<const uint32_t*>(rows));
+}
+FOVEA_INLINE void store_rows(uint32_t* first, uint32_t* second, PairVec rows) {
+  uint32_t all[kLanes];
+  store_pairs(all, rows);
+  __builtin_memcpy(first, all, sizeof all / 2);
+  __builtin_memcpy(second, all + kLanes / 2, sizeof all / 2);
+}
+FOVEA_INLINE PairVec pairs_of_rows(PairVec rows) {
+  uint16_t all[2 * kLanes];
+  __builtin_memcpy(all, &rows, sizeof all);
   PairVec x;
-  for (int i = 0; i < kLanes; ++i)
-    x[i] = static_cast<int32_t>(uint32_t{bf16_of(low[i])} | uint32_t{bf16_of(high[i])} << 16);
+  for (int i = 0; i < kLanes; ++i) x[i] = static_cast<int32_t>(uint32_t{all[i]} | uint32_t{all[kLanes + i]} << 16);
   return x;
 }
+FOVEA_INLINE PairVec join_pairs(Vec low, Vec high) { return pairs_of_rows(round_rows(low, high)); }
+
+FOVEA_INLINE PairVec join_positive_pairs(Vec low, Vec high) { return join_pairs(low, high); }
 
 FOVEA_INLINE PairVec join_words(const uint16_t* low, const uint16_t* high) {
   PairVec x;

@@ -48,24 +48,28 @@ __attribute__((noinline)) void multiply_keys(const Operand* keys, const Operand*
 template <int N, class Score, bool kEdge>
 FOVEA_INLINE void differentiate_rows(const Shape& shape, const BackwardTile& tile, const TileScores& to,
                                      int64_t first_key, int64_t key, bool wants_ds, const EdgeMask& edge) {
+  constexpr int64_t kRow = kQueries / kPairs;
   const Probability probability(shape);
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
     const Vec lse = load(tile.lse + n * kLanes), delta = load(tile.delta + n * kLanes);
     for (int64_t m = key; m < key + kTileRows; m += kPairs) {
-      Vec ds[kPairs];
+      Vec product[kPairs], p[kPairs], ds[kPairs];
+      const auto position = [&](int i) { return ScorePosition{tile.first_row + n * kLanes, first_key + m + i, 1}; };
       FOVEA_UNROLL for (int i = 0; i < kPairs; ++i) {
-        const int64_t at = (m + i) * kQueries + n * kLanes;
-        const ScorePosition position{tile.first_row + n * kLanes, first_key + m + i, 1};
-        const Vec product = load(to.products + at);
-        Vec p = probability(Score::apply(shape, product, position), lse);
-        if (kEdge) p = select(edge.sees(m + i, n), p, zero());
-        store_query_operands(to.probabilities + (m + i) * (kQueries / kPairs), n * kLanes, p);
-        if (!wants_ds) continue;
-        ds[i] = mul(Score::differentiate(shape, product, p, position), sub(load(to.dp + at), delta));
-        if (kEdge) ds[i] = select(edge.sees(m + i, n), ds[i], zero());
-        store_query_operands(to.ds + (m + i) * (kQueries / kPairs), n * kLanes, ds[i]);
+        product[i] = load(to.products + (m + i) * kQueries + n * kLanes);
+        p[i] = Score::apply(shape, product[i], position(i));
       }
-      if (kPairs > 1 && wants_ds) store_key_operands(to.ds_keys + m / kPairs * kQueries + n * kLanes, ds);
+      probability(p, lse);
+      FOVEA_UNROLL for (int i = 0; kEdge && i < kPairs; ++i) p[i] = select(edge.sees(m + i, n), p[i], zero());
+      const int64_t at = m * kRow + n * kLanes / kPairs;
+      store_query_rows(to.probabilities + at, kRow, p);
+      if (!wants_ds) continue;
+      FOVEA_UNROLL for (int i = 0; i < kPairs; ++i) {
+        const Vec dp = load(to.dp + (m + i) * kQueries + n * kLanes);
+        ds[i] = mul(Score::differentiate(shape, product[i], p[i], position(i)), sub(dp, delta));
+        if (kEdge) ds[i] = select(edge.sees(m + i, n), ds[i], zero());
+      }
+      store_query_rows(to.ds + at, kRow, ds, to.ds_keys + m / kPairs * kQueries + n * kLanes);
     }
   }
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cpu/kernels/panels.inl.h"
+#include "cpu/kernels/probability.inl.h"
 
 namespace fovea::cpu::FOVEA_TARGET {
 namespace {
@@ -12,7 +13,7 @@ struct BackwardTile {
   Operand* dout;       // [steps of dim_v][kQueries]
   Operand* q_rows;     // [kQueries / kPairs][padded dim_qk]
   Operand* dout_rows;  // [kQueries / kPairs][padded dim_v]
-  float* lse;          // [kQueries]
+  float* lse;          // [kQueries], as Probability takes it
   float* delta;        // [kQueries]
   int64_t first_row, rows;
   Visibility visible;
@@ -98,7 +99,7 @@ void read_row_values(const QueryPackTask& task, BackwardTile& tile) {
       tile.visible.common = {0, 0};
       continue;
     }
-    tile.lse[w] = lse;
+    tile.lse[w] = Probability::stored(lse);
   }
 }
 

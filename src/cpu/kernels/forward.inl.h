@@ -100,9 +100,12 @@ __attribute__((noinline)) void raise_maximum(const Shape& shape, const ForwardTi
                                              int n, Vec largest, int64_t begin, int64_t end) {
   const int w = n * kLanes;
   const Vec old = load(tile.maximum + w), limit = load(tile.limit + w);
-  const Exponential exponential(shape.log2_scale);
+  const Exponential exponential(shape.log2_scale), exponential_of_log2(1.0f);
   const Mask raised = less(limit, largest);
-  Vec lower = select(raised, exponential(sub(old, largest)), broadcast(1.0f));
+  const Vec rescaled = fuses_scale(shape)
+                           ? exponential_of_log2(sub(mul(old, exponential.factor), mul(largest, exponential.factor)))
+                           : exponential(sub(old, largest));
+  Vec lower = select(raised, rescaled, broadcast(1.0f));
   lower = select(both(raised, less(limit, broadcast(-3.4e38f))), zero(), lower);  // the first score: nothing to rescale
   store(tile.maximum + w, select(raised, largest, old));
   store(tile.limit + w, select(raised, add(largest, div(broadcast(kRescaleThreshold), exponential.factor)), limit));
@@ -142,19 +145,24 @@ FOVEA_INLINE void softmax_tile(const Shape& shape, const ForwardTile& tile, cons
     if (__builtin_expect(any(less(load(tile.limit + Part::lane(n)), largest)), 0))
       raise_maximum(shape, tile, s, Part::kFirst + n, largest, begin, key);
   }
+  const bool fused = fuses_scale(shape);
   const Vec factor = broadcast(shape.log2_scale);
-  Vec sum[N], exact[N];
+  Vec sum[N], exact[N], shift[N];
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
+    const Vec maximum = load(tile.maximum + Part::lane(n));
+    shift[n] = fused ? mul(maximum, factor) : maximum;
     sum[n] = load(s.block_sum + Part::lane(n));
     exact[n] = kBf16Dot ? load(s.block_exact + Part::lane(n)) : zero();
   }
   FOVEA_UNROLL for (int m = 0; m < kTileRows; m += kPairs) {
     Vec p[N * kPairs];
     FOVEA_UNROLL for (int n = 0; n < N; ++n) {
-      const Vec maximum = load(tile.maximum + Part::lane(n));
-      FOVEA_UNROLL for (int i = 0; i < kPairs; ++i) p[n * kPairs + i] = sub(x[m + i][n], maximum);
+      FOVEA_UNROLL for (int i = 0; i < kPairs; ++i) {
+        const Vec score = x[m + i][n];
+        p[n * kPairs + i] = fused ? fms(score, factor, shift[n]) : mul(sub(score, shift[n]), factor);
+      }
     }
-    exp2_each(p, factor);
+    exp2_each(p);
     Operand* const to = s.probabilities + (key + m) / kPairs * kQueries;
     FOVEA_UNROLL for (int n = 0; n < N; ++n) {
       FOVEA_UNROLL for (int i = 0; i < kPairs; ++i) {
@@ -162,7 +170,7 @@ FOVEA_INLINE void softmax_tile(const Shape& shape, const ForwardTile& tile, cons
         if (Part::kEdge) each = select(edge.sees(key + m + i, Part::kFirst + n), each, zero());
         if (kBf16Dot) exact[n] = add(exact[n], each);
       }
-      sum[n] = add_operands(sum[n], store_key_operands(to + Part::lane(n), p + n * kPairs));
+      sum[n] = add_operands(sum[n], store_probabilities(to + Part::lane(n), p + n * kPairs));
     }
   }
   FOVEA_UNROLL for (int n = 0; n < N; ++n) {
@@ -286,10 +294,14 @@ FOVEA_INLINE void write_output(const float* from, const float* sum, const Output
                                int64_t first_row, int64_t rows, int64_t dim) {
   int64_t offsets[kLanes];
   for (int64_t r = 0; r < rows; ++r) offsets[r] = row_offset(to.head_stride, to.row_stride, group, first_row + r);
-  const Vec divisor = load(sum);
+  const Vec divisor = load(sum), reciprocal = div(broadcast(1.0f), divisor);
+  const bool rounded = to.element != Element::fp32;  // so much that an ulp of fp32 does not matter
   for (int64_t d = 0; d < dim; d += kLanes) {
     Vec x[kLanes];
-    FOVEA_UNROLL for (int i = 0; i < kLanes; ++i) x[i] = div(load(from + (d + i) * kQueries), divisor);
+    FOVEA_UNROLL for (int i = 0; i < kLanes; ++i) {
+      const Vec total = load(from + (d + i) * kQueries);
+      x[i] = rounded ? mul(total, reciprocal) : div(total, divisor);
+    }
     transpose_square<1>(x);
     alignas(64) float lines[kLanes * kLanes];
     FOVEA_UNROLL for (int i = 0; i < kLanes; ++i) store(lines + i * kLanes, x[i]);
@@ -309,7 +321,7 @@ void finalize_tile(const ForwardTask& task, const ForwardTile& tile, int64_t fir
   for (int64_t w = 0; w < tile.rows; ++w) {
     const bool fully_masked = tile.visible.lane[w].begin >= tile.visible.lane[w].end;
     if (task.lse.data != nullptr) {
-      const float lse = log_sum(shape, tile.maximum[w], kBf16Dot ? tile.exact[w] : tile.sum[w]);
+      const float lse = log_sum(log_sum_origin(shape, tile.maximum[w]), kBf16Dot ? tile.exact[w] : tile.sum[w]);
       const int64_t offset = row_offset(task.lse.head_stride, task.lse.row_stride, shape.group, first_row + w);
       static_cast<float*>(task.lse.data)[offset] = fully_masked ? -kInfinity : lse;
     }

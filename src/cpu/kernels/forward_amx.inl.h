@@ -174,7 +174,9 @@ bool amx_forward(const ForwardTask& task) {
   carve(shape, task.rows, task.packed_k == nullptr, static_cast<char*>(task.scratch), s);
   const int64_t tiles = divide_up(task.rows, kQueries);
   Interval any{shape.len_k, 0};
+  prefetch_tile<false>(task, task.q, 0, shape.dim_qk);
   for (int64_t t = 0; t < tiles; ++t) {
+    prefetch_tile<false>(task, task.q, t + 1, shape.dim_qk);
     ForwardTile& tile = s.softmax.tiles[t];
     tile.first_row = task.first_row + t * kQueries;
     tile.rows = smaller(kQueries, task.rows - t * kQueries);
@@ -186,8 +188,13 @@ bool amx_forward(const ForwardTask& task) {
   configure_tiles();
   const bool whole = amx_forward_blocks<Score>(task, s, any);
   release_tiles();
-  for (int64_t t = 0; whole && t < tiles; ++t) finalize_tile(task, s.softmax.tiles[t], s.softmax.tiles[t].first_row);
-  return whole;
+  if (!whole) return false;
+  prefetch_tile<true>(task, task.out, 0, shape.dim_v);
+  for (int64_t t = 0; t < tiles; ++t) {
+    prefetch_tile<true>(task, task.out, t + 1, shape.dim_v);
+    finalize_tile(task, s.softmax.tiles[t], s.softmax.tiles[t].first_row);
+  }
+  return true;
 }
 
 void amx_pack(const PackTask& task) {

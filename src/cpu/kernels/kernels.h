@@ -35,7 +35,7 @@ struct Shape {
   float scale;                       // multiplies dq and dk
   float sign;                        // queries are multiplied by it
   float scale_hi, scale_lo;          // the magnitude rounded to fp32, and the rounding error
-  float log2_scale;                  // scale_hi * log2(e)
+  float log2_scale, log2_scale_lo;   // the same of the magnitude times log2(e)
 };
 
 // Tells whether the caller has cancelled; polled once per key block.

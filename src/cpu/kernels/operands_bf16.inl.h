@@ -44,6 +44,13 @@ FOVEA_INLINE OperandVec store_key_operands(Operand* p, const Vec* rows) {
   return pair;
 }
 
+// The same for P, which is not negative.
+FOVEA_INLINE OperandVec store_probabilities(Operand* p, const Vec* rows) {
+  const PairVec pair = join_positive_pairs(rows[0], rows[1]);
+  store_pairs(p, pair);
+  return pair;
+}
+
 // Multiplies stored P by `factor`; returns `sum` plus the result.
 FOVEA_INLINE Vec rescale_key_operands(Operand* p, Vec factor, Vec sum) {
   const PairVec pair = load_pairs(p);
@@ -55,6 +62,17 @@ FOVEA_INLINE Vec rescale_key_operands(Operand* p, Vec factor, Vec sum) {
 FOVEA_INLINE float* in_place_of(Operand* operands, float* other) {
   (void)operands;
   return other;
+}
+
+// Stores kPairs rows of P or dS as [key][query / 2], `stride` operands apart, for a product that contracts queries. The
+// second form also stores them as store_key_operands does.
+FOVEA_INLINE void store_query_rows(Operand* p, int64_t stride, const Vec* rows) {
+  store_rows(p, p + stride, round_rows(rows[0], rows[1]));
+}
+FOVEA_INLINE void store_query_rows(Operand* p, int64_t stride, const Vec* rows, Operand* key_operands) {
+  const PairVec rounded = round_rows(rows[0], rows[1]);
+  store_rows(p, p + stride, rounded);
+  store_pairs(key_operands, pairs_of_rows(rounded));
 }
 
 // Stores one row of P as [key][query / 2], for a product that contracts queries.

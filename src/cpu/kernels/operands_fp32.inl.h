@@ -41,6 +41,8 @@ FOVEA_INLINE OperandVec store_key_operands(Operand* p, const Vec* rows) {
   return rows[0];
 }
 
+FOVEA_INLINE OperandVec store_probabilities(Operand* p, const Vec* rows) { return store_key_operands(p, rows); }
+
 // Multiplies stored P by `factor`; returns `sum` plus the result.
 FOVEA_INLINE Vec rescale_key_operands(Operand* p, Vec factor, Vec sum) {
   const Vec scaled = mul(load(p), factor);
@@ -53,6 +55,11 @@ FOVEA_INLINE float* in_place_of(Operand* operands, float* other) {
   (void)other;
   return operands;
 }
+
+// Stores kPairs rows of P or dS as [key][query], for a product that contracts queries; the second form's other memory
+// is the same.
+FOVEA_INLINE void store_query_rows(Operand* p, int64_t, const Vec* rows) { store(p, rows[0]); }
+FOVEA_INLINE void store_query_rows(Operand* p, int64_t, const Vec* rows, Operand*) { store(p, rows[0]); }
 
 // Stores one row of P as [key][query], for a product that contracts queries.
 FOVEA_INLINE void store_query_operands(Operand* p, int64_t first, Vec row) { store(p + first, row); }

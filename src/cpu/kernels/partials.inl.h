@@ -78,7 +78,7 @@ void combine_row(const CombineTask& task, int64_t row, float* out) {
   store(lanes, kBf16Dot ? exact : sum);
   const int64_t offset = row_offset(task.lse.head_stride, task.lse.row_stride, shape.group, row);
   static_cast<float*>(task.lse.data)[offset] =
-      fully_masked ? -kInfinity : log_sum(shape, most == -kInfinity ? 0.0f : most, lanes[0]);
+      fully_masked ? -kInfinity : log_sum(scaled_score(shape, most == -kInfinity ? 0.0f : most), lanes[0]);
 }
 
 void combine_partials(const CombineTask& task) {

@@ -37,28 +37,30 @@ struct Exponential {
   FOVEA_INLINE Vec operator()(Vec x) const { return exp2(max(least, x), factor); }
 };
 
-// P of a score and lse. Subtracting lse before exp makes the rounding error relative to the difference, even if scores
-// are large.
-struct Probability {
-  static constexpr float kLog2E = 1.44269504f;
-  static constexpr float kLargestDifference = 88.72f;  // exp overflows above it; positive only if lse does not fit
-  Vec scale, rest;
-  Exponential exponential;
-
-  explicit Probability(const Shape& shape)
-      : scale(broadcast(shape.scale_hi)), rest(broadcast(shape.scale_lo)), exponential(kLog2E) {}
-  FOVEA_INLINE Vec operator()(Vec score, Vec lse) const {
-    return exponential(min(broadcast(kLargestDifference), fma(score, rest, fms(score, scale, lse))));
-  }
-};
-
 constexpr float kRescaleThreshold = 8.0f;  // in log2: a maximum rises beyond it, so P stays below 2^8
 
-// lse of a row from its maximum and the sum of its P; NaN for a sum of 0: every visible score is -infinity.
-inline float log_sum(const Shape& shape, float maximum, float sum) {
+inline double scaled_score(const Shape& shape, float score) {
+  return static_cast<double>(score) * (static_cast<double>(shape.scale_hi) + static_cast<double>(shape.scale_lo));
+}
+
+// Whether one fma computes the exponent of P from a score. In bf16, P of the largest score need not be exactly 1 before
+// it is rounded. The product of the maximum and the scale is rounded alike for all keys of a lane, so only lse must
+// know that (log_sum_origin). Above 1, a product could overflow.
+FOVEA_INLINE bool fuses_scale(const Shape& shape) { return kBf16Dot && shape.log2_scale <= 1.0f; }
+
+// The scaled score at which P is 1.
+inline double log_sum_origin(const Shape& shape, float maximum) {
+  constexpr double kLn2 = 0.69314718055994530942;
+  const double origin = scaled_score(shape, maximum), log2_scale = static_cast<double>(shape.log2_scale);
+  if (!fuses_scale(shape)) return origin;
+  return origin + kLn2 * (static_cast<double>(maximum * shape.log2_scale) - static_cast<double>(maximum) * log2_scale);
+}
+
+// lse of a row from the sum of its P and the scaled score at which P is 1; NaN for a sum of 0: every visible score is
+// -infinity.
+inline float log_sum(double origin, float sum) {
   if (sum == 0) return __builtin_nanf("");
-  const double scale = static_cast<double>(shape.scale_hi) + static_cast<double>(shape.scale_lo);
-  return static_cast<float>(static_cast<double>(maximum) * scale + __builtin_log(static_cast<double>(sum)));
+  return static_cast<float>(origin + __builtin_log(static_cast<double>(sum)));
 }
 
 // Keys [begin, end); empty if begin >= end.

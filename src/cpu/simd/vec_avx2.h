@@ -79,6 +79,8 @@ FOVEA_INLINE Vec exp2(Vec x, Vec factor) {
   return mul(p, _mm256_castsi256_ps(_mm256_add_epi32(exponent, _mm256_set1_epi32(0x3f800000))));
 }
 
+constexpr bool kRestIsPositive = false;  // what split_exponent returns
+
 // The exponent, at least kLeastExponent, less the nearest whole number; multiply_by_power(p, power) is p times 2 to
 // that number. Adding 1.5 * 2^23 rounds and leaves the number in the low bits.
 FOVEA_INLINE Vec split_exponent(Vec exponent, Vec& power) {

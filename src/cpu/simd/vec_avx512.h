@@ -80,21 +80,24 @@ FOVEA_INLINE Vec exp2(Vec x, Vec factor) {
   return _mm512_scalef_ps(p, n);
 }
 
-// The exponent less the nearest whole number; multiply_by_power(p, power) is p times 2 to that number. vreduceps has
-// twice the rate of a rounding instruction on Intel's processors with AMX, and gains nothing on Zen 4. It needs no
-// lower bound: of -infinity it leaves 0.
+// multiply_by_power(p, power) is p times 2 to a whole number; split_exponent returns the exponent less that number. On
+// Intel's processors with AMX, vreduceps has twice the rate of a rounding instruction; it gains nothing on Zen 4. It
+// needs no lower bound: of -infinity it leaves 0. The whole number is the next lower one then, which vscalefps takes of
+// any exponent.
+#ifdef FOVEA_FOR_AMX
+constexpr bool kRestIsPositive = true;
 FOVEA_INLINE Vec split_exponent(Vec exponent, Vec& power) {
-  constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-#ifdef FOVEA_REDUCES_EXPONENTS
-  const Vec rest = _mm512_reduce_ps(exponent, kNearest);
-  power = sub(exponent, rest);
-  return rest;
-#else
-  const Vec bounded = max(broadcast(kLeastExponent), exponent);
-  power = _mm512_roundscale_ps(bounded, kNearest);
-  return sub(bounded, power);
-#endif
+  power = exponent;
+  return _mm512_reduce_ps(exponent, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
 }
+#else
+constexpr bool kRestIsPositive = false;
+FOVEA_INLINE Vec split_exponent(Vec exponent, Vec& power) {
+  const Vec bounded = max(broadcast(kLeastExponent), exponent);
+  power = _mm512_roundscale_ps(bounded, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  return sub(bounded, power);
+}
+#endif
 FOVEA_INLINE Vec multiply_by_power(Vec p, Vec power) { return _mm512_scalef_ps(p, power); }
 
 FOVEA_INLINE Vec load_bf16(const uint16_t* p) {

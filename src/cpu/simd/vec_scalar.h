@@ -94,11 +94,18 @@ FOVEA_INLINE Vec exp2(Vec x, Vec factor) {
   return p * reinterpret_cast<Vec>((reinterpret_cast<Words>(shifted) << 23) + 0x3f800000u);
 }
 
-// The exponent, at least kLeastExponent, less the nearest whole number; multiply_by_power(p, power) is p times 2 to
-// that number. Adding 1.5 * 2^23 rounds and leaves the number in the low bits.
+#ifdef FOVEA_FOR_AMX
+constexpr bool kRestIsPositive = true;  // what split_exponent returns
+#else
+constexpr bool kRestIsPositive = false;
+#endif
+
+// The exponent, at least kLeastExponent, less the nearest or the next lower whole number; multiply_by_power(p, power)
+// is p times 2 to that number. Adding 1.5 * 2^23 rounds and leaves the number in the low bits.
 FOVEA_INLINE Vec split_exponent(Vec exponent, Vec& power) {
   const Vec magic = broadcast(12582912.0f), bounded = max(broadcast(kLeastExponent), exponent);
   power = bounded + magic;
+  if (kRestIsPositive) power = select(less(bounded, power - magic), power - broadcast(1.0f), power);
   return bounded - (power - magic);
 }
 FOVEA_INLINE Vec multiply_by_power(Vec p, Vec power) {

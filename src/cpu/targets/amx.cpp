@@ -1,6 +1,6 @@
 // The AMX target: products of bf16 in tile registers, of 32 queries and 32 keys; the rest is AVX512_BF16.
 #define FOVEA_TARGET amx
-#define FOVEA_REDUCES_EXPONENTS
+#define FOVEA_FOR_AMX  // instructions that are fast on its processors
 
 #include "cpu/simd/tiles_amx.h"
 
