@@ -224,7 +224,7 @@ SweepEnd run_subject(const BenchOptions& o, const Subject& subject, DeviceKind d
   settings.ceilings = environment.ceilings;
   ceilings[settings.threads] = environment.ceilings;
   CellBench bench(std::move(contenders), settings, machine);
-  const bool has_limits = !o.preset.empty() && find_preset(o.preset).has_limits;
+  const bool has_limits = !o.preset.empty() && find_preset(o.preset).limits != nullptr;
   const bool budgeted = !o.preset.empty() && o.repeat_for == 0;
   const SweepSettings sweep{.cases = subject.cases,
                             .output = o.output,
@@ -247,7 +247,8 @@ int run_limits(const BenchOptions& o) {
   std::vector<Row> rows;
   RunCeilings ceilings;
   int worst = 0;
-  const std::vector<LimitRun> runs = runs_of(cpu_limits(), scale);
+  const std::vector<Limit>& limits = find_preset(o.preset).limits();
+  const std::vector<LimitRun> runs = runs_of(limits, scale);
   for (const LimitRun& run : runs) {
     std::fprintf(stderr, "run %td of %zu: %d thread%s, %s\n", &run - runs.data() + 1, runs.size(), run.threads,
                  run.threads == 1 ? "" : "s", fmt::format("{}", fmt::join(run.implementations, ", ")).c_str());
@@ -258,13 +259,13 @@ int run_limits(const BenchOptions& o) {
     if (end.code > 1) break;
   }
   std::FILE* const to = o.json ? stderr : stdout;
-  std::fputs(limits_text(cpu_limits(), scale, rows, ceilings).c_str(), to);
+  std::fputs(limits_text(limits, scale, rows, ceilings).c_str(), to);
   return worst;
 }
 
 int run_bench(const BenchOptions& o) {
   check_options(o);
-  if (!o.preset.empty() && find_preset(o.preset).has_limits) return run_limits(o);
+  if (!o.preset.empty() && find_preset(o.preset).limits != nullptr) return run_limits(o);
   const Subject subject = subject_of(o);
   const DeviceKind device = device_of(subject.cases);
   // Rows of an operation that cannot run there say so, as long as another one can.

@@ -110,16 +110,33 @@ TEST(Limits, RunsHoldEveryCellOnceWithWhatItIsComparedTo) {
   }
 }
 
-TEST(Limits, TheTableFitsATerminal) {
-  std::istringstream text(limits_text(cpu_limits(), Scale::quick, {}, kCeilings));
-  for (std::string line; std::getline(text, line);) EXPECT_LE(columns_of(line), kTerminalColumns) << line;
+TEST(Limits, TheTablesFitATerminal) {
+  for (const auto& limits : {cpu_limits(), amx_limits()}) {
+    std::istringstream text(limits_text(limits, Scale::quick, {}, kCeilings));
+    for (std::string line; std::getline(text, line);) EXPECT_LE(columns_of(line), kTerminalColumns) << line;
+  }
 }
 
 TEST(Limits, AimsAreNoLooserThanMusts) {
-  for (const Limit& one : cpu_limits()) {
-    const bool small = one.measure == Measure::seconds || one.measure == Measure::points_of_fp32;
-    EXPECT_TRUE(small ? one.aim <= one.must : one.aim >= one.must) << one.title;
+  for (const auto& limits : {cpu_limits(), amx_limits()}) {
+    for (const Limit& one : limits) {
+      const bool small = one.measure == Measure::seconds || one.measure == Measure::points_of_fp32;
+      EXPECT_TRUE(small ? one.aim <= one.must : one.aim >= one.must) << one.title;
+    }
   }
+}
+
+TEST(Limits, AFactorOverPyTorchNeedsItsRow) {
+  Limit one = limit(Measure::pytorch, 1.5, 1.5);
+  one.line = "lq=64 d=16 dtype=fp32";
+  std::vector<Row> rows{timed("lq=64 d=16 dtype=fp32", "cpu.scalar", 2, 2e-3)};
+  EXPECT_EQ(reached(one, Scale::full, rows, kCeilings).missing, 1);
+  rows.push_back(timed("lq=64 d=16 dtype=fp32", "torch.sdpa", 1, 9e-3));  // of another number of threads
+  EXPECT_EQ(reached(one, Scale::full, rows, kCeilings).missing, 1);
+  rows.push_back(timed("lq=64 d=16 dtype=fp32", "torch.sdpa", 2, 3e-3));
+  const Reached got = reached(one, Scale::full, rows, kCeilings);
+  EXPECT_DOUBLE_EQ(got.value, 1.5);
+  EXPECT_EQ(got.short_of_must + got.missing, 0);
 }
 
 TEST(Limits, OptionsThatTheLimitsSetAreRefused) {

@@ -19,6 +19,7 @@ namespace {
 using verification::Case;
 
 constexpr std::string_view kBaselines[] = {"naive", "vectorized", "fused"};
+constexpr const char* kPyTorch = "torch.sdpa";
 
 std::vector<Case> cells_of(const Limit& limit, Scale scale) {
   return verification::parse_sweep(scale == Scale::quick && !limit.quick.empty() ? limit.quick : limit.line);
@@ -96,6 +97,10 @@ std::optional<double> value_of(const Limit& limit, const Case& c, const TimedRow
       }
       return best;
     }
+    case Measure::pytorch: {
+      const Row* const other = cells.find(c, kPyTorch, limit.threads);
+      return other == nullptr ? std::nullopt : std::optional(other->time_s->median / time);
+    }
   }
   return std::nullopt;
 }
@@ -112,6 +117,7 @@ std::string text_of(Measure measure, double value) {
       return time_text(value);
     case Measure::threads:
     case Measure::baselines:
+    case Measure::pytorch:
       return fmt::format("{:.2f}×", value);
     case Measure::points_of_fp32:
       return fmt::format("{:+.1f} pt", -value * 100);
@@ -135,6 +141,8 @@ const char* name_of(Measure measure) {
       return "one thread";
     case Measure::baselines:
       return "baselines";
+    case Measure::pytorch:
+      return "PyTorch";
     case Measure::points_of_fp32:
       return "fp32";
     case Measure::seconds:

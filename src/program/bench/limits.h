@@ -17,6 +17,7 @@ enum class Measure : std::uint8_t {
   bound,           // the larger of bytes / read bandwidth and flops / multiply-add rate, over the time
   threads,         // the time of one thread over the time
   baselines,       // the time of the fastest baseline in the same cell over the time
+  pytorch,         // the time of PyTorch's scaled_dot_product_attention in the same cell over the time
   points_of_fp32,  // share of the peak of the same problem in fp32, minus the share of the cell
   seconds,
 };
@@ -26,7 +27,7 @@ struct Limit {
   std::string title;  // fp32 forward, 2k and 4k, d=64
   Measure measure;
   std::string line;            // a sweep; its cells at the full scale if `quick` has a value
-  std::string implementation;  // flash or cpu.avx2
+  std::string implementation;  // flash, cpu.avx2 or cpu.amx
   int threads;
   double must, aim;
   std::string quick = {};  // the cells at the quick scale
@@ -40,8 +41,10 @@ struct LimitRun {
 };
 std::vector<LimitRun> runs_of(const std::vector<Limit>& limits, Scale scale);
 
-// The limits of the CPU engine, one table row each.
+// The limits of the CPU engine, one table row each; on a processor with AMX, in bf16 and beside PyTorch, which a run
+// needs.
 const std::vector<Limit>& cpu_limits();
+const std::vector<Limit>& amx_limits();
 
 struct Reached {
   double value = 0;     // of the worst cell

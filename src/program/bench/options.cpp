@@ -11,7 +11,7 @@ namespace {
 void add_subject_options(CLI::App* verb, BenchOptions& o) {
   verb->add_option("--preset", o.preset,
                    "grid of problems: quick, report-a, report-b,\nreport-c, report-d2, report-d3, "
-                   "report-e,\nh200-dense, choice, cpu-limits")
+                   "report-e,\nh200-dense, choice, cpu-limits, amx-limits")
       ->check(not_empty())
       ->type_name("NAME");
   verb->add_option("--problem", o.problems,
@@ -102,11 +102,11 @@ void check_options(const BenchOptions& o) {
   if (o.force && !o.resume)
     refuse_option("--force", "only has an effect with --resume", "no --resume", "--resume -o FILE",
                   "leave --force out");
-  if (!o.preset.empty() && find_preset(o.preset).has_limits &&
+  if (!o.preset.empty() && find_preset(o.preset).limits != nullptr &&
       (o.threads > 0 || !o.implementations.empty() || !o.passes.empty() || !o.device.empty()))
     refuse_option("--preset", "its limits have passes, implementations and threads of their own", o.preset,
                   "no --threads, --impl, --passes and --device");
-  if (!o.preset.empty() && find_preset(o.preset).has_limits && (!o.markdown.empty() || !o.csv.empty()))
+  if (!o.preset.empty() && find_preset(o.preset).limits != nullptr && (!o.markdown.empty() || !o.csv.empty()))
     refuse_option(o.markdown.empty() ? "--export-csv" : "--export-markdown", "the limits have a table of their own",
                   o.preset, "no --export-markdown and no --export-csv");
   if (!o.python.empty() && o.peers.empty() && o.implementations.find(".py:") == std::string::npos)

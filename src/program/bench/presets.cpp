@@ -114,11 +114,10 @@ Preset choice_preset() {
   return preset;
 }
 
-Preset limits_preset() {
-  Preset preset{
-      "cpu-limits", "what the CPU engine must reach on one and two threads, beside what it reaches", {}, {}, {}};
-  preset.has_limits = true;
-  for (const Limit& limit : cpu_limits()) {
+Preset limits_preset(const char* name, const char* conditions, const std::vector<Limit>& (*limits)()) {
+  Preset preset{.name = name, .conditions = conditions, .implementations = {}, .full = {}, .quick = {}};
+  preset.limits = limits;
+  for (const Limit& limit : limits()) {
     preset.full.push_back(limit.line);
     preset.quick.push_back(limit.quick.empty() ? limit.line : limit.quick);
   }
@@ -167,7 +166,10 @@ const std::vector<Preset>& presets() {
     presets.insert(presets.begin() + 3, report_c());
     presets.push_back(h200_dense());
     presets.push_back(choice_preset());
-    presets.push_back(limits_preset());
+    presets.push_back(limits_preset(
+        "cpu-limits", "what the CPU engine must reach on one and two threads, beside what it reaches", cpu_limits));
+    presets.push_back(limits_preset(
+        "amx-limits", "what the CPU engine must reach on a processor with AMX, beside what it reaches", amx_limits));
     return presets;
   }();
   return table;

@@ -10,6 +10,8 @@
 
 namespace fovea::program {
 
+struct Limit;
+
 enum class Scale : std::uint8_t { quick, full };  // quick: a part of the grid that two cores finish in minutes
 
 struct Preset {
@@ -18,8 +20,9 @@ struct Preset {
   std::vector<std::string> implementations;  // run if --impl is not given
   std::vector<std::string> full;             // sweep lines; each case is one problem and one pass
   std::vector<std::string> quick;
-  double budget_s = 0;      // seconds that the whole sweep should take; 0: no budget
-  bool has_limits = false;  // its cells and implementations are those of cpu_limits, in runs of several thread counts
+  double budget_s = 0;  // seconds that the whole sweep should take; 0: no budget
+  // Its cells and implementations are those of these limits, in runs of several thread counts; null: it has none.
+  const std::vector<Limit>& (*limits)() = nullptr;
 };
 
 // The table of presets. To add a preset, add a row.
