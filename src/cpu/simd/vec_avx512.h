@@ -80,10 +80,9 @@ FOVEA_INLINE Vec exp2(Vec x, Vec factor) {
   return _mm512_scalef_ps(p, n);
 }
 
-// multiply_by_power(p, power) is p times 2 to a whole number; split_exponent returns the exponent less that number. On
-// Intel's processors with AMX, vreduceps has twice the rate of a rounding instruction; it gains nothing on Zen 4. It
-// needs no lower bound: of -infinity it leaves 0. The whole number is the next lower one then, which vscalefps takes of
-// any exponent.
+// split_exponent returns the exponent less a whole number; multiply_by_power(p, power) is p times 2 to that number. On
+// Intel's processors with AMX, vreduceps has twice the rate of a rounding instruction; on Zen 4 it gains nothing. It
+// takes the next lower whole number, as vscalefps does. Of -infinity it leaves 0, so there is no lower bound.
 #ifdef FOVEA_FOR_AMX
 constexpr bool kRestIsPositive = true;
 FOVEA_INLINE Vec split_exponent(Vec exponent, Vec& power) {
