@@ -42,6 +42,44 @@ TEST(Contract, ValuesOfOneGiveOne) {
   }
 }
 
+void set(const HostTensor& t, std::int64_t i, float x) { core::store_from_float(t.view().data, t.view().dtype, i, x); }
+void fill(const HostTensor& t, float x) {
+  for (std::int64_t i = 0; i < elements(t); ++i) set(t, i, x);
+}
+
+// Also where the product of score and scale is rounded before the exponential.
+TEST(Contract, LseOfOneKeyIsItsScaledScore) {
+  constexpr std::int64_t kRows = 64, kDim = 8;
+  for (const AttentionCase& c : verification::attention_sweep("lq=64 lk=1 d=8 scale=0.3 dtype=fp32,bf16")) {
+    for (const std::string& name : available(c.problem)) {
+      const CaseTensors t = verification::make_tensors(c);
+      fill(t.q, 0), fill(t.k, 0);
+      set(t.k, 0, 1.25f);
+      for (std::int64_t r = 0; r < kRows; ++r) set(t.q, r * kDim, static_cast<float>(512 + 4 * r));
+      attention_forward(t.forward(), forced(c, name));
+      for (std::int64_t r = 0; r < kRows; ++r) {
+        const double exact = 1.25 * static_cast<double>(512 + 4 * r) * c.problem.scale;
+        const double ulp = std::nextafter(static_cast<float>(exact), 1e9f) - static_cast<float>(exact);
+        EXPECT_NEAR(value(t.lse, r), exact, 0.55 * ulp) << name << verification::line_of(c) << ", row " << r;
+      }
+    }
+  }
+}
+
+TEST(Contract, ScoresWhoseScaledSizeExceedsFp32GiveTheLargest) {
+  constexpr std::int64_t kDim = 8;
+  for (const AttentionCase& c : verification::attention_sweep("lq=64 lk=2 d=8 scale=1e30 dtype=fp32,bf16")) {
+    for (const std::string& name : available(c.problem)) {
+      const CaseTensors t = verification::make_tensors(c);
+      fill(t.q, 65536), fill(t.k, 8192), fill(t.v, 1);
+      for (std::int64_t d = 0; d < kDim; ++d) set(t.k, kDim + d, 16384), set(t.v, kDim + d, 2);
+      attention_forward(t.forward(), forced(c, name));
+      for (std::int64_t i = 0; i < elements(t.out); ++i)
+        ASSERT_EQ(value(t.out, i), 2) << name << verification::line_of(c);
+    }
+  }
+}
+
 TEST(Contract, AnyNumberOfThreadsGivesTheSameBits) {
   for (const AttentionCase& c : verification::attention_sweep(
            "pass=e2e b=1 hq=4 hkv=2 lq=3,8,130 lk=1100,3000 d=24 dtype=bf16 mask=causal_bottom_right seed=2")) {
@@ -69,9 +107,9 @@ TEST(Contract, PlacesOfFewQueriesInAGroupDoNotChangeTheirBits) {
     attention_forward(all.forward(), forced(grouped, name));
     attention_forward(rotated.forward(), forced(grouped, name));
     for (std::int64_t head = 0; head < kHeads; ++head) {
-      EXPECT_EQ(std::memcmp(row(rotated, &CaseTensors::out, (head + 1) % kHeads), row(all, &CaseTensors::out, head),
-                            kBytes),
-                0)
+      EXPECT_EQ(
+          std::memcmp(row(rotated, &CaseTensors::out, (head + 1) % kHeads), row(all, &CaseTensors::out, head), kBytes),
+          0)
           << name << head;
     }
   }

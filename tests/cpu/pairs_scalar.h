@@ -33,7 +33,9 @@ FOVEA_INLINE PairVec round_rows(Vec first, Vec second) {
     rows[i] = bf16_of(first[i]);
     rows[kLanes + i] = bf16_of(second[i]);
   }
-  return load_pairs(reinterpret_cast<const uint32_t*>(rows));
+  PairVec x;
+  __builtin_memcpy(&x, rows, sizeof x);
+  return x;
 }
 FOVEA_INLINE void store_rows(uint32_t* first, uint32_t* second, PairVec rows) {
   uint32_t all[kLanes];

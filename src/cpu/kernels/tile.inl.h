@@ -51,9 +51,12 @@ FOVEA_INLINE bool fuses_scale(const Shape& shape) { return kBf16Dot && shape.log
 // The scaled score at which P is 1.
 inline double log_sum_origin(const Shape& shape, float maximum) {
   constexpr double kLn2 = 0.69314718055994530942;
-  const double origin = scaled_score(shape, maximum), log2_scale = static_cast<double>(shape.log2_scale);
+  const double origin = scaled_score(shape, maximum);
   if (!fuses_scale(shape)) return origin;
-  return origin + kLn2 * (static_cast<double>(maximum * shape.log2_scale) - static_cast<double>(maximum) * log2_scale);
+  alignas(64) float exponent[kLanes];  // of the largest score
+  const Vec score = broadcast(maximum), factor = broadcast(shape.log2_scale);
+  store(exponent, fms(score, factor, mul(score, factor)));
+  return origin - kLn2 * static_cast<double>(exponent[0]);
 }
 
 // lse of a row from the sum of its P and the scaled score at which P is 1; NaN for a sum of 0: every visible score is
