@@ -37,9 +37,10 @@ std::string rate_text(const std::string& name, double rate) {
   return fmt::format("{:.4g} {}", rate / 1e9, bytes ? "GB/s" : "GFLOP/s");
 }
 
-std::string gpu_text(const std::map<std::string, std::string>& facts) {
+std::string gpu_text(const Machine& machine) {
+  const auto facts = machine.facts();
   if (!facts.contains("gpu_limits")) return facts.at("gpu");
-  return fmt::format("{}: {}; driver {}", facts.at("gpu"), facts.at("gpu_limits"), facts.at("gpu_driver"));
+  return fmt::format("{}: {}; driver {}", machine.gpu_text(), facts.at("gpu_limits"), facts.at("gpu_driver"));
 }
 
 void print_rates(const Rates& rates) {
@@ -157,7 +158,7 @@ void print_words(const Machine& machine, bool quick) {
       {"memory",
        fmt::format("{}, {} free", core::binary_size(machine.memory_bytes), core::binary_size(machine.available_bytes))},
       {"clock now", fmt::format("{:.0f} MHz", measured_clock_mhz())},
-      {"GPU", gpu_text(facts)},
+      {"GPU", gpu_text(machine)},
       {"system", machine.system},
       {"build", build_text()}};
   std::fputs(aligned(rows).c_str(), stdout);

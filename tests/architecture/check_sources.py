@@ -193,7 +193,7 @@ def main():
             problems += check_words(path, text, retired)
             if file.suffix in SOURCES:
                 problems += check_functions(path, text)
-            if top in ("include", "src") and file.suffix in SOURCES:
+            if (top in ("include", "src") or path.startswith("python/")) and file.suffix in SOURCES:
                 problems += check_includes(path, text, table)
                 problems += check_variables(path, text, variables)
             if top in ("include", "src", "tests") and file.suffix in SOURCES:

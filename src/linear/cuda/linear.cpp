@@ -82,11 +82,12 @@ void enqueue_cublaslt(const BatchedProduct& p, void* stream, const Buffer& works
 
 using Enqueue = void (*)(const BatchedProduct&, void* stream, const Buffer& workspace);
 
-// Workspace for cuBLASLt, which keeps split-K partial sums in it: as much as PyTorch gives it, less for small results.
+// Workspace for cuBLASLt, which keeps split-K partial sums in it: 16 of the largest result in fp32, but no more than
+// PyTorch gives it.
 std::int64_t cublaslt_workspace(const LinearProblem& p) {
-  constexpr std::int64_t kLeast = std::int64_t{1} << 20, kMost = std::int64_t{32} << 20;
+  constexpr std::int64_t kLeast = std::int64_t{1} << 20, kMost = std::int64_t{32} << 20, kSplits = 16;
   const std::int64_t m = p.rows(), n = p.columns_out(), k = p.columns_in();
-  return std::clamp(4 * std::max({m * n, m * k, n * k}), kLeast, kMost);
+  return std::clamp(kSplits * 4 * std::min(std::max({m * n, m * k, n * k}), kMost), kLeast, kMost);
 }
 
 // The workspace holds copies of inputs, then partial sums of columns, then cuBLASLt's workspace. The last two are

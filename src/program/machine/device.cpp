@@ -35,7 +35,7 @@ std::string missing_device(const verification::Operation& operation, DeviceKind 
   const std::string others = fmt::format(
       "  found:  {}{}\n  wanted: an NVIDIA GPU, its driver, and a build with FOVEA_CUDA\n"
       "  hint:   {} runs the same here\n",
-      machine.gpus.empty() ? "no GPU" : fmt::format("{}", fmt::join(machine.gpus, ", ")),
+      machine.gpus.empty() ? "no GPU" : machine.gpu_text(),
       reasons.empty() ? fmt::format("; {} has no CUDA implementations here", operation.name()) : reasons, instead);
   return wrapped(first, kMessageIndent) + wrapped(others, kValueIndent);
 }

@@ -133,7 +133,17 @@ Machine this_machine() {
 
 std::string Machine::id() const {
   std::string text = fmt::format("{}, {} processors, {} GiB", cpu, processors, (memory_bytes + (1 << 29)) >> 30);
-  for (const auto& gpu : gpus) text += ", " + gpu;
+  return gpus.empty() ? text : text + ", " + gpu_text();
+}
+
+std::string Machine::gpu_text() const {
+  std::map<std::string, int> counts;
+  for (const std::string& gpu : gpus) ++counts[gpu];
+  std::string text;
+  for (const auto& [gpu, count] : counts) {
+    if (!text.empty()) text += ", ";
+    text += count == 1 ? gpu : fmt::format("{} x {}", count, gpu);
+  }
   return text;
 }
 
@@ -143,7 +153,7 @@ std::map<std::string, std::string> Machine::facts() const {
                                            {"isa", fmt::format("{}", fmt::join(isa, " "))},
                                            {"memory", core::binary_size(memory_bytes)},
                                            {"system", system},
-                                           {"gpu", gpus.empty() ? "none" : fmt::format("{}", fmt::join(gpus, ", "))}};
+                                           {"gpu", gpus.empty() ? "none" : gpus.front()}};
   std::string sizes;
   for (const auto& [name, bytes] : caches) sizes += (sizes.empty() ? "" : ", ") + name + " " + core::binary_size(bytes);
   facts["caches"] = sizes;

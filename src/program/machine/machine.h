@@ -17,9 +17,10 @@ struct Machine {
   std::map<std::string, std::int64_t> caches;  // "L1d" -> bytes
   std::int64_t memory_bytes = 0;               // of the machine, or of the control group if that is less
   std::int64_t available_bytes = 0;            // now
-  std::vector<std::string> gpus;
+  std::vector<std::string> gpus;                     // by number; the program uses the first
   std::string system;                                // kernel and its version
-  std::map<std::string, std::string> facts() const;  // all of the above as words
+  std::map<std::string, std::string> facts() const;  // the above as words; of GPUs only the first
+  std::string gpu_text() const;                      // all of them: 2 x NVIDIA H200
   std::string id() const;                            // equal for files of records that may be compared
 };
 

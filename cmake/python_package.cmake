@@ -1,0 +1,15 @@
+# Decides whether the module of the Python package is built: FOVEA_BUILDS_PYTHON. With FOVEA_BUILD_PYTHON=AUTO it is, for
+# the tests, if the Python environment that scripts/setup makes has nanobind.
+set(FOVEA_BUILDS_PYTHON OFF)
+if(FOVEA_BUILD_PYTHON STREQUAL AUTO)
+  set(python ${PROJECT_SOURCE_DIR}/build/venv/bin/python)
+  if(FOVEA_BUILD_TESTS AND NOT FOVEA_SANITIZED AND EXISTS ${python})
+    execute_process(COMMAND ${python} -c "import nanobind, nanobind_backend" RESULT_VARIABLE lacks OUTPUT_QUIET ERROR_QUIET)
+    if(NOT lacks)
+      set(FOVEA_BUILDS_PYTHON ON)
+      set(Python_EXECUTABLE ${python})
+    endif()
+  endif()
+elseif(FOVEA_BUILD_PYTHON)
+  set(FOVEA_BUILDS_PYTHON ON)
+endif()

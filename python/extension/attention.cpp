@@ -1,0 +1,185 @@
+// Forward, backward, explanations and plans on arrays of Python.
+#include "attention.h"
+
+#include "arrays.h"
+#include "fovea/attention.h"
+#include "interruptible.h"
+#include "options.h"
+
+namespace fovea::python {
+namespace {
+
+// What allocates for the arrays of one framework: fovea/frameworks.py.
+struct Framework {
+  nb::handle object;
+
+  nb::object empty(nb::handle like, const nb::tuple& shape) const { return object.attr("empty")(like, shape); }
+  nb::object empty_fp32(nb::handle like, const nb::tuple& shape) const {
+    return object.attr("empty_fp32")(like, shape);
+  }
+};
+
+struct Forward {
+  Options options;
+  Array q, k, v, out, lse;
+
+  // `arrays` holds q, k and v; out and lse, which are allocated where they are None; and a plan or None.
+  Forward(const nb::tuple& arrays, Framework framework, const Words& words)
+      : options(words),
+        q(input_array(arrays[0], "q", options.layout)),
+        k(input_array(arrays[1], "k", options.layout)),
+        v(input_array(arrays[2], "v", options.layout)) {
+    options.check_alignment(q.view.sizes[2], k.view.sizes[2]);
+    const Sizes& of_q = q.view.sizes;
+    const Sizes sizes{of_q[0], of_q[1], of_q[2], v.view.sizes[3]};
+    nb::object given = arrays[3];
+    if (given.is_none()) given = framework.empty(q.object, shape_of(sizes, options.layout));
+    out = output_array(given, "out", options.layout);
+    given = arrays[4];
+    if (given.is_none()) given = framework.empty_fp32(q.object, shape_of_rows(sizes));
+    lse = output_rows(given, "lse");
+  }
+
+  ForwardTensors tensors() const { return {.q = q.view, .k = k.view, .v = v.view, .out = out.view, .lse = lse.view}; }
+  AttentionProblem problem() const { return describe(tensors(), options.attention); }
+};
+
+struct Backward {
+  Options options;
+  Array dout, q, k, v, out, lse, dq, dk, dv;
+
+  // `arrays` holds dout, q, k, v, out, lse, and three bools: whether dq, dk and dv are wanted.
+  Backward(const nb::tuple& arrays, Framework framework, const Words& words)
+      : options(words),
+        dout(input_array(arrays[0], "dout", options.layout)),
+        q(input_array(arrays[1], "q", options.layout)),
+        k(input_array(arrays[2], "k", options.layout)),
+        v(input_array(arrays[3], "v", options.layout)),
+        out(input_array(arrays[4], "out", options.layout)),
+        lse(input_rows(arrays[5], "lse")) {
+    options.check_alignment(q.view.sizes[2], k.view.sizes[2]);
+    const auto gradient = [&](nb::object wanted, const char* name, const Array& of) {
+      if (!nb::cast<bool>(wanted)) return Array{.object = nb::none(), .held = {}, .view = {}};
+      return output_array(framework.empty(of.object, shape_of(of.view.sizes, options.layout)), name, options.layout);
+    };
+    dq = gradient(arrays[6], "dq", q), dk = gradient(arrays[7], "dk", k), dv = gradient(arrays[8], "dv", v);
+  }
+
+  BackwardTensors tensors() const {
+    return {.q = q.view,
+            .k = k.view,
+            .v = v.view,
+            .out = out.view,
+            .lse = lse.view,
+            .dout = dout.view,
+            .dq = dq.view,
+            .dk = dk.view,
+            .dv = dv.view};
+  }
+  AttentionProblem problem() const { return describe(tensors(), options.attention); }
+};
+
+// A plan that Python keeps.
+struct KeptPlan {
+  Plan plan;
+};
+
+// On a GPU the workspace comes from the framework's allocator. Its memory may be given to other work of the same stream
+// as soon as the call has been enqueued.
+nb::object lend_workspace(const Plan& plan, Framework framework, nb::handle like, AttentionOptions& options) {
+  if (plan.workspace_bytes() == 0) return nb::none();
+  nb::object memory = framework.object.attr("empty_bytes")(like, plan.workspace_bytes());
+  options.workspace = {reinterpret_cast<void*>(nb::cast<std::uintptr_t>(framework.object.attr("address")(memory))),
+                       plan.workspace_bytes()};
+  return memory;
+}
+
+// Whether somebody may want to interrupt it: it takes more than some milliseconds.
+bool is_long(const Array& q, const Array& k) {
+  const Sizes &rows = q.view.sizes, &keys = k.view.sizes;
+  constexpr double kMultiplyAdds = 1e8;
+  return static_cast<double>(rows[0] * rows[1]) * static_cast<double>(rows[2] * rows[3]) *
+             static_cast<double>(keys[2]) >
+         kMultiplyAdds;
+}
+
+template <class Call>
+void run(const Call& call, Framework framework, const KeptPlan* kept,
+         void (*work)(const Call&, const AttentionOptions&)) {
+  AttentionOptions options = call.options.attention;
+  const bool on_cpu = call.q.view.device.kind == DeviceKind::cpu;
+  Plan plan;
+  nb::object workspace;
+  if (!on_cpu) {
+    plan = kept != nullptr ? kept->plan : prepare(call.problem(), options.implementation);
+    workspace = lend_workspace(plan, framework, call.q.object, options);
+    options.plan = &plan;
+  } else if (kept != nullptr) {
+    options.plan = &kept->plan;
+  }
+  run_interruptible(on_cpu && is_long(call.q, call.k), [&](const std::atomic<bool>* cancel) {
+    options.cancel = cancel;
+    work(call, options);
+  });
+}
+
+const KeptPlan* plan_of(const nb::object& plan) { return plan.is_none() ? nullptr : nb::cast<const KeptPlan*>(plan); }
+
+nb::tuple forward(const nb::tuple& arrays, nb::handle framework, const Words& words) {
+  const Forward call(arrays, {framework}, words);
+  run<Forward>(call, {framework}, plan_of(arrays[5]),
+               [](const Forward& it, const AttentionOptions& options) { attention_forward(it.tensors(), options); });
+  return nb::make_tuple(call.out.object, call.lse.object);
+}
+
+nb::tuple backward(const nb::tuple& arrays, nb::handle framework, const Words& words) {
+  const Backward call(arrays, {framework}, words);
+  run<Backward>(call, {framework}, nullptr,
+                [](const Backward& it, const AttentionOptions& options) { attention_backward(it.tensors(), options); });
+  return nb::make_tuple(call.dq.object, call.dk.object, call.dv.object);
+}
+
+nb::dict dict_of(const Explanation& explanation) {
+  nb::list walk;
+  for (const auto& step : explanation.walk)
+    walk.append(nb::make_tuple(step.name.c_str(), step.accepted, step.reason.c_str(), step.predicted_seconds));
+  nb::dict all;
+  all["chosen"] = explanation.chosen.c_str();
+  all["tiles"] = explanation.tiles.c_str();
+  all["walk"] = walk;
+  all["workspace_bytes"] = explanation.workspace_bytes;
+  all["saved_bytes"] = explanation.saved_bytes;
+  all["flops"] = explanation.flops;
+  all["bytes"] = explanation.bytes;
+  all["predicted_seconds"] = explanation.predicted_seconds;
+  return all;
+}
+
+nb::list list_of_implementations() {
+  nb::list all;
+  for (const ImplementationInfo& one : implementations())
+    all.append(nb::make_tuple(one.name.c_str(), one.device == DeviceKind::cpu ? "cpu" : "cuda", one.automatic,
+                              one.unavailable.c_str()));
+  return all;
+}
+
+}  // namespace
+
+void add_attention(nb::module_& module) {
+  nb::class_<KeptPlan>(module, "Plan")
+      .def_prop_ro("implementation", [](const KeptPlan& it) { return nb::str(it.plan.implementation().data()); })
+      .def_prop_ro("workspace_bytes", [](const KeptPlan& it) { return it.plan.workspace_bytes(); });
+  module.def("forward", &forward);
+  module.def("backward", &backward);
+  module.def("explain_forward", [](const nb::tuple& arrays, nb::handle framework, const Words& words) {
+    const Forward call(arrays, {framework}, words);
+    return dict_of(explain(call.problem(), call.options.implementation));
+  });
+  module.def("plan_forward", [](const nb::tuple& arrays, nb::handle framework, const Words& words) {
+    const Forward call(arrays, {framework}, words);
+    return KeptPlan{prepare(call.problem(), call.options.implementation)};
+  });
+  module.def("implementations", &list_of_implementations);
+}
+
+}  // namespace fovea::python

@@ -1,0 +1,91 @@
+"""The functions of the package. Their arrays are not copied: rows must be dense, other strides are free."""
+
+from fovea import _core
+from fovea.explanation import explanation_of
+from fovea.frameworks import framework_of, stream_of
+
+
+def attention(q, k, v, *, causal=False, window=None, align=None, scale=None, layout="bhld", out=None, lse=None,
+              implementation=None, threads=0, stream=None):
+    """Attention: softmax(scale q k^T + mask) v, exact.
+
+    q, k, v: arrays of one framework, in float32, float16 or bfloat16: (batch, heads, length, columns) with
+        layout="bhld", (batch, length, heads, columns) with "blhd". k and v may have fewer heads than q, if their number
+        divides that of q. v may have other columns than q and k.
+    causal: row i sees keys up to its own.
+    window: (left, right), the keys that a row sees beside its own; None on a side is no limit.
+    align: where a row's own key is if lengths differ: "top_left" (row i's is key i) or "bottom_right" (the last row's
+        is the last key).
+    scale: 1 / sqrt(columns of q) if None.
+    out, lse: arrays for the results. Without them the framework allocates.
+    implementation: a name of implementations(); None chooses.
+    threads: of the CPU; 0 for the default.
+    stream: on CUDA, an address or an object with __cuda_stream__; None is the framework's current stream.
+
+    Returns (out, lse). out has the type and layout of q, and the columns of v. lse is the natural logarithm of the sum
+    of exponentials, float32, (batch, heads, length) in every layout. On a GPU the call returns when its work is
+    enqueued. Raises TypeError, or an Error: InvalidArgument, Unsupported, OutOfMemory. Ctrl-C ends a call on the CPU.
+    """
+    framework = framework_of(q, "q")
+    return _core.forward((q, k, v, out, lse, None), framework,
+                         (causal, window, align, scale, layout, implementation, threads,
+                          stream_of(stream, framework, q)))
+
+
+def attention_backward(dout, q, k, v, out, lse, *, gradients="qkv", causal=False, window=None, align=None, scale=None,
+                       layout="bhld", implementation=None, threads=0, stream=None):
+    """The gradients (dq, dk, dv) of attention, from the gradient `dout` of its result.
+
+    out and lse are the results of attention() with the same arguments. gradients: letters of the inputs whose gradients
+    are wanted, such as "q" or "kv"; the others are None. Gradients have the types and layouts of their inputs. The
+    other arguments and the errors are those of attention().
+    """
+    if not isinstance(gradients, str) or not gradients or set(gradients) - set("qkv"):
+        raise ValueError(f'gradients: got {gradients!r}; wanted letters of "qkv"')
+    framework = framework_of(q, "q")
+    arrays = (dout, q, k, v, out, lse, "q" in gradients, "k" in gradients, "v" in gradients)
+    return _core.backward(arrays, framework, (causal, window, align, scale, layout, implementation, threads,
+                                              stream_of(stream, framework, q)))
+
+
+class Plan:
+    """A forward call whose implementation is chosen once: plan(q, k, v) for arrays of the same sizes and types.
+
+    The arguments are those of attention().
+    """
+
+    def __init__(self, q, k, v, *, causal=False, window=None, align=None, scale=None, layout="bhld",
+                 implementation=None, threads=0):
+        self._framework = framework_of(q, "q")
+        self._words = (causal, window, align, scale, layout, implementation, threads)
+        self._plan = _core.plan_forward((q, k, v, None, None), self._framework, (*self._words, 0))
+
+    implementation = property(lambda self: self._plan.implementation, doc="Its name, such as cpu.avx512.")
+    workspace_bytes = property(lambda self: self._plan.workspace_bytes, doc="Scratch memory of a call.")
+
+    def __call__(self, q, k, v, *, out=None, lse=None, stream=None):
+        """As attention(). Arrays of other sizes, types or devices are an InvalidArgument."""
+        framework = framework_of(q, "q")
+        return _core.forward((q, k, v, out, lse, self._plan), framework,
+                             (*self._words, stream_of(stream, framework, q)))
+
+    def __repr__(self):
+        return f"<fovea.Plan of {self.implementation}>"
+
+
+def explain(q, k, v, *, causal=False, window=None, align=None, scale=None, layout="bhld", implementation=None):
+    """How the implementation of this call is chosen, as an Explanation. Nothing runs."""
+    words = _core.explain_forward((q, k, v, None, None), framework_of(q, "q"),
+                                  (causal, window, align, scale, layout, implementation, 0, 0))
+    return explanation_of(words)
+
+
+def implementations():
+    """The implementations of attention: name -> (device, chosen automatically, why it cannot run here or "")."""
+    return {name: (device, automatic, reason) for name, device, automatic, reason in _core.implementations()}
+
+
+def info():
+    """Version, threads of a call on the CPU, and what runs on this machine, as a dictionary."""
+    return {"version": _core.version, "threads": _core.default_threads(),
+            "implementations": {name: reason or "available" for name, (_, _, reason) in implementations().items()}}

@@ -1,0 +1,76 @@
+"""Attention and its gradients by their formulas in NumPy, and the random arrays of the tests."""
+
+import dataclasses
+
+import numpy
+
+
+@dataclasses.dataclass
+class Problem:
+    q: numpy.ndarray
+    k: numpy.ndarray
+    v: numpy.ndarray
+    dout: numpy.ndarray
+    visible: numpy.ndarray  # [queries, keys]
+
+    @property
+    def inputs(self):
+        return self.q, self.k, self.v
+
+
+def problem(dtype=numpy.float32, batch=2, heads=(4, 2), lengths=(33, 33), columns=(16, 24), visible=None, seed=0):
+    random = numpy.random.default_rng(seed)
+
+    def array(heads, length, columns):
+        return random.standard_normal((batch, heads, length, columns)).astype(dtype)
+    return Problem(array(heads[0], lengths[0], columns[0]), array(heads[1], lengths[1], columns[0]),
+                   array(heads[1], lengths[1], columns[1]), array(heads[0], lengths[0], columns[1]),
+                   numpy.ones(lengths, bool) if visible is None else visible)
+
+
+def window(lengths, left=None, right=None, offset=0):
+    """Which keys a row sees: `left` before and `right` behind its own, which is key row + offset."""
+    distance = numpy.arange(lengths[1])[None, :] - numpy.arange(lengths[0])[:, None] - offset
+    return ((distance >= -left) if left is not None else True) & ((distance <= right) if right is not None else True)
+
+
+def per_query_head(array, heads):
+    return numpy.repeat(array, heads // array.shape[1], axis=1)
+
+
+def per_key_head(gradient, heads):
+    batch, all_heads, *rest = gradient.shape
+    return gradient.reshape(batch, heads, all_heads // heads, *rest).sum(axis=2)
+
+
+def forward(p, work=numpy.float64):
+    """(out, lse), every step in the type `work`."""
+    q, k, v = (per_query_head(one, p.q.shape[1]).astype(work) for one in p.inputs)
+    scores = q @ k.swapaxes(-1, -2) * work(q.shape[-1] ** -0.5)
+    scores = numpy.where(p.visible, scores, work(-numpy.inf))
+    largest = scores.max(-1, keepdims=True)
+    weights = numpy.exp(scores - largest)
+    total = weights.sum(-1, keepdims=True)
+    return weights @ v / total, (largest + numpy.log(total))[..., 0]
+
+
+def backward(p, work=numpy.float64):
+    """(dq, dk, dv)."""
+    q, k, v = (per_query_head(one, p.q.shape[1]).astype(work) for one in p.inputs)
+    dout, scale = p.dout.astype(work), work(q.shape[-1] ** -0.5)
+    out, lse = forward(p, work)
+    weights = numpy.where(p.visible, numpy.exp(q @ k.swapaxes(-1, -2) * scale - lse[..., None]), work(0))
+    ds = weights * (dout @ v.swapaxes(-1, -2) - (dout * out).sum(-1, keepdims=True)) * scale
+    heads = p.k.shape[1]
+    dk, dv = ds.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ dout
+    return ds @ k, per_key_head(dk, heads), per_key_head(dv, heads)
+
+
+def assert_close(result, exact, plain):
+    """At most twice the largest error of a plain evaluation in the same type, and a rounding of the largest value."""
+    values = result.astype(numpy.float64)
+    assert numpy.isfinite(values).all()
+    unit = float(numpy.finfo(result.dtype).eps) if result.dtype.kind == "f" else 2.0 ** -8  # bf16
+    allowed = 2 * abs(plain.astype(numpy.float64) - exact).max() + unit * abs(exact).max()
+    error = abs(values - exact).max()
+    assert error <= allowed, f"error {error}, allowed {allowed}"

@@ -1,0 +1,110 @@
+"""What a call does to its process: imports, the GIL, Ctrl-C, memory."""
+
+import gc
+import os
+import resource
+import subprocess
+import sys
+import threading
+import time
+
+import numpy
+import pytest
+
+import fovea
+import formulas
+
+
+def run(program):
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_importing_it_imports_no_framework():
+    ended = run("import sys, fovea; print([n for n in ('torch', 'jax', 'cupy', 'numpy') if n in sys.modules])")
+    assert ended.returncode == 0 and ended.stdout == "[]\n", ended.stderr
+
+
+LONG = """
+import os, signal, threading, numpy, fovea
+big = numpy.ones((1, 8, 20000, 64), numpy.float32)  # takes much longer than the test
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    fovea.attention(big, big, big, implementation="cpu.scalar")
+except KeyboardInterrupt:
+    small = numpy.ones((1, 1, 4, 8), numpy.float32)
+    print("interrupted", fovea.attention(small, small, small)[0].sum())
+"""
+
+
+def test_ctrl_c_ends_a_long_call():
+    ended = run(LONG)
+    assert ended.stdout == "interrupted 32.0\n", ended.stderr
+
+
+@pytest.mark.parametrize("length", [100, 1000])  # a call on this thread, and on one of its own
+def test_other_threads_run_meanwhile(length):
+    counted, stop = [0], threading.Event()
+
+    def count():
+        while not stop.is_set():
+            counted[0] += 1
+            time.sleep(0)  # gives the GIL away
+    thread, interval = threading.Thread(target=count), sys.getswitchinterval()
+    p = formulas.problem(heads=(8, 8), lengths=(length, length), columns=(64, 64))
+    thread.start()
+    sys.setswitchinterval(1000)  # seconds: from now on the other thread runs only while a call lets it
+    try:
+        before = counted[0]
+        for _ in range(20):
+            fovea.attention(*p.inputs, implementation="cpu.scalar")
+        assert counted[0] > before
+    finally:
+        sys.setswitchinterval(interval)
+        stop.set()
+        thread.join()
+
+
+def test_threads_may_call_at_once():
+    p = formulas.problem(lengths=(100, 100))
+    wanted = fovea.attention(*p.inputs)[0]
+    results = [None] * 8
+
+    def work(n):
+        results[n] = [fovea.attention(*p.inputs)[0] for _ in range(20)]
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(len(results))]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert all(numpy.array_equal(out, wanted) for many in results for out in many)
+
+
+def leaks(call, times=10000):
+    """KiB and open files that the process holds more after many calls."""
+    for _ in range(200):
+        call()
+    gc.collect()
+    files, before = len(os.listdir("/proc/self/fd")), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(times):
+        call()
+    gc.collect()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, len(os.listdir("/proc/self/fd")) - files
+
+
+def refused(*inputs):
+    with pytest.raises(fovea.InvalidArgument):
+        fovea.attention(*inputs, threads=-1)
+
+
+@pytest.mark.parametrize("kind", ["forward", "backward", "refused", "plan"])
+def test_ten_thousand_calls_leak_nothing(kind):
+    p = formulas.problem(batch=1, heads=(1, 1), lengths=(4, 4))
+    out, lse = fovea.attention(*p.inputs)
+    call = {"forward": lambda: fovea.attention(*p.inputs),
+            "backward": lambda: fovea.attention_backward(p.dout, *p.inputs, out, lse),
+            "refused": lambda: refused(*p.inputs),
+            "plan": lambda: fovea.Plan(*p.inputs)(*p.inputs)}[kind]
+    references = [sys.getrefcount(one) for one in (*p.inputs, p.dout, out, lse)]
+    kib, files = leaks(call)
+    assert references == [sys.getrefcount(one) for one in (*p.inputs, p.dout, out, lse)]
+    assert kib < 1024 and files == 0  # one byte a call would be 10 KiB, one object 500 KiB or more
