@@ -1,0 +1,43 @@
+"""Functions with the names and arguments of the package flash-attn (version 2), by this library.
+
+Tensors are (batch, length, heads, columns). Causal masks and windows align at the bottom right, as there from 2.1 on.
+What the kernels do not do is refused by name. Results are always reproducible, so `deterministic` changes nothing.
+"""
+
+from fovea.errors import Unsupported
+from fovea.torch import attention
+
+_MISSING = {"dropout_p": 0.0, "softcap": 0.0, "alibi_slopes": None}  # argument -> the only value
+
+
+def _window(window_size, causal):
+    """-1 is no limit there. causal limits the right side."""
+    left, right = (None if side == -1 else side for side in window_size)
+    return (left, 0 if causal else right)
+
+
+def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0,
+                    alibi_slopes=None, deterministic=False, return_attn_probs=False):
+    """Attention with autograd. k and v may have fewer heads than q.
+
+    With return_attn_probs also lse, (batch, heads, length), and None in place of the probabilities, which are never
+    stored.
+    """
+    for name, value in (("dropout_p", dropout_p), ("softcap", softcap), ("alibi_slopes", alibi_slopes)):
+        if value is not None and value != _MISSING[name]:
+            raise Unsupported(f"fovea.flash_attn: {name}: got {value}; wanted {_MISSING[name]}", "unsupported")
+    window = _window(window_size, causal)
+    masked = window != (None, None)
+    out, lse = attention(q, k, v, window=window if masked else None, align="bottom_right" if masked else None,
+                         scale=softmax_scale, layout="blhd", return_lse=True)
+    return (out, lse, None) if return_attn_probs else out
+
+
+def flash_attn_kvpacked_func(q, kv, *arguments, **more):
+    """flash_attn_func of keys and values in one tensor: (batch, length, 2, heads, columns)."""
+    return flash_attn_func(q, *kv.unbind(2), *arguments, **more)
+
+
+def flash_attn_qkvpacked_func(qkv, *arguments, **more):
+    """flash_attn_func of queries, keys and values in one tensor: (batch, length, 3, heads, columns)."""
+    return flash_attn_func(*qkv.unbind(2), *arguments, **more)

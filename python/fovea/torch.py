@@ -1,0 +1,108 @@
+"""Attention as an operator of PyTorch: with autograd, under autocast and torch.compile.
+
+The module is imported by name: `import fovea.torch`.
+"""
+
+import torch
+
+import fovea
+from fovea.errors import Unsupported
+
+_library = torch.library.Library("fovea", "DEF")
+_WORDS = "bool causal, int? left, int? right, str? align, float? scale, str layout"
+_library.define(f"attention(Tensor q, Tensor k, Tensor v, {_WORDS}) -> (Tensor out, Tensor lse)")
+_library.define(f"attention_backward(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, {_WORDS}) -> "
+                "(Tensor dq, Tensor dk, Tensor dv)")
+
+
+def _arguments(causal, left, right, align, scale, layout):
+    window = None if left is None and right is None else (left, right)
+    return {"causal": causal, "window": window, "align": align, "scale": scale, "layout": layout}
+
+
+def _forward(q, k, v, *words):
+    return fovea.attention(q.detach(), k.detach(), v.detach(), **_arguments(*words))
+
+
+def _backward(dout, q, k, v, out, lse, *words):
+    tensors = [one.detach() for one in (dout, q, k, v, out, lse)]
+    return fovea.attention_backward(*tensors, **_arguments(*words))
+
+
+for _device in ("CPU", "CUDA"):
+    _library.impl("attention", _forward, _device)
+    _library.impl("attention_backward", _backward, _device)
+
+
+@torch.library.register_fake("fovea::attention", lib=_library)
+def _(q, k, v, causal, left, right, align, scale, layout):
+    batch, heads, length = q.shape[:3] if layout == "bhld" else (q.shape[0], q.shape[2], q.shape[1])
+    return q.new_empty((*q.shape[:3], v.shape[3])), q.new_empty((batch, heads, length), dtype=torch.float32)
+
+
+@torch.library.register_fake("fovea::attention_backward", lib=_library)
+def _(dout, q, k, v, out, lse, *words):
+    return tuple(one.new_empty(one.shape) for one in (q, k, v))
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v, *words):
+        out, lse = torch.ops.fovea.attention(q, k, v, *words)
+        ctx.save_for_backward(q, k, v, out, lse)
+        ctx.words = words
+        ctx.mark_non_differentiable(lse)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx, dout, _):
+        if torch.is_grad_enabled():
+            raise Unsupported("fovea.torch: attention has no second derivative; wanted no create_graph=True",
+                              "unsupported")
+        if dout.stride(-1) != 1:  # such as the gradient of a sum
+            dout = dout.contiguous()
+        gradients = torch.ops.fovea.attention_backward(dout, *ctx.saved_tensors, *ctx.words)
+        return *gradients, *[None] * len(ctx.words)
+
+
+def _cast(tensors):
+    """Under autocast, to its type."""
+    device = tensors[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return tensors
+    return [one.to(torch.get_autocast_dtype(device)) for one in tensors]
+
+
+def attention(q, k, v, *, causal=False, window=None, align=None, scale=None, layout="bhld", return_lse=False):
+    """fovea.attention with autograd: the result, or (out, lse) with return_lse. lse has no gradient.
+
+    A second derivative is refused. Under autocast q, k and v are cast to its type.
+    """
+    left, right = window or (None, None)
+    scale = None if scale is None else float(scale)
+    out, lse = _Attention.apply(*_cast((q, k, v)), causal, left, right, align, scale, layout)
+    return (out, lse) if return_lse else out
+
+
+def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
+                                 enable_gqa=False):
+    """torch.nn.functional.scaled_dot_product_attention, by this library.
+
+    A mask of the caller and dropout are refused. is_causal aligns at the top left, as there. Unequal numbers of heads
+    need enable_gqa.
+    """
+    if attn_mask is not None:
+        raise Unsupported("fovea.torch: attn_mask: got a tensor; wanted None. Causal masks and windows are arguments "
+                          "of fovea.torch.attention", "unsupported")
+    if dropout_p != 0:
+        raise Unsupported(f"fovea.torch: dropout_p: got {dropout_p}; wanted 0", "unsupported")
+    dims = [one.dim() for one in (query, key, value)]
+    if min(dims) < 3:
+        raise ValueError(f"query, key, value: got {dims} dimensions; wanted 3 or more")
+    heads = query.shape[-3], key.shape[-3]
+    if not enable_gqa and heads[0] != heads[1]:
+        raise ValueError(f"key: got {heads[1]} heads, query has {heads[0]}; wanted as many, or enable_gqa=True")
+    leading = query.shape[:-3]
+    tensors = [one.reshape(-1, *one.shape[-3:]) for one in (query, key, value)]
+    out = attention(*tensors, causal=is_causal, align="top_left" if is_causal else None, scale=scale)
+    return out.reshape(*leading, *out.shape[1:])

@@ -1,0 +1,115 @@
+"""fovea.torch: gradients, operators, autocast, torch.compile."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+import fovea
+import fovea.torch
+
+DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+
+
+def tensors(device="cpu", dtype=torch.float32, length=20, heads=(4, 4, 4), requires_grad=True):
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(2, count, length, 16, generator=generator).to(device, dtype).requires_grad_(requires_grad)
+            for count in heads]
+
+
+def gradients(function, inputs):
+    """The result, and the gradients for a random gradient of the result."""
+    out = function(*inputs)
+    dout = torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).to(out.device, out.dtype)
+    return out, *torch.autograd.grad(out, inputs, dout)
+
+
+def assert_close(results, exact, plain):
+    """At most twice the largest error of the plain evaluation, and a rounding of the largest value."""
+    for one, of, other in zip(results, exact, plain):
+        allowed = 2 * (other - of).abs().max() + torch.finfo(one.dtype).eps * of.abs().max()
+        assert (one - of).abs().max() <= allowed
+
+
+def sdpa(*inputs, **more):
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        return functional.scaled_dot_product_attention(*inputs, **more)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("arguments", [{}, {"is_causal": True}, {"scale": 0.5}, {"enable_gqa": True}], ids=str)
+def test_the_drop_in_is_sdpa(device, dtype, arguments):
+    inputs = tensors(device, dtype, heads=(4, 2, 2) if arguments.get("enable_gqa") else (4, 4, 4))
+    doubles = [one.detach().double().requires_grad_() for one in inputs]
+    results = gradients(lambda *qkv: fovea.torch.scaled_dot_product_attention(*qkv, **arguments), inputs)
+    assert_close(results, gradients(lambda *qkv: sdpa(*qkv, **arguments), doubles),
+                 gradients(lambda *qkv: sdpa(*qkv, **arguments), inputs))
+
+
+def test_dimensions_before_the_heads():
+    q, k, v = tensors()
+    wanted = fovea.torch.scaled_dot_product_attention(q, k, v)
+    assert torch.equal(fovea.torch.scaled_dot_product_attention(q[0], k[0], v[0]), wanted[0])
+    assert torch.equal(fovea.torch.scaled_dot_product_attention(*(one[:, None] for one in (q, k, v))), wanted[:, None])
+
+
+def test_windows_layouts_and_lse():
+    q, k, v = tensors()
+    out, lse = fovea.torch.attention(q, k, v, causal=True, window=(5, None), return_lse=True)
+    wanted, wanted_lse = fovea.attention(q.detach(), k.detach(), v.detach(), causal=True, window=(5, None))
+    assert torch.equal(out, wanted) and torch.equal(lse, wanted_lse) and not lse.requires_grad
+    views = [one.transpose(1, 2) for one in (q, k, v)]
+    blhd = fovea.torch.attention(*views, causal=True, window=(5, 0), layout="blhd")
+    assert torch.equal(blhd.transpose(1, 2), out)
+
+
+def test_gradients_by_differences():
+    inputs = tensors(length=5)
+    # In fp32: steps of 10^-2 leave 10^-4 of truncation, and rounding of 10^-7 / 10^-2.
+    assert torch.autograd.gradcheck(lambda *qkv: fovea.torch.attention(*qkv, causal=True), inputs, eps=1e-2, atol=1e-3,
+                                    rtol=1e-2, nondet_tol=0.0)
+
+
+def test_opcheck():
+    inputs = tensors(requires_grad=False)
+    words = (True, None, None, None, None, "bhld")
+    torch.library.opcheck(torch.ops.fovea.attention.default, (*inputs, *words))
+    out, lse = torch.ops.fovea.attention(*inputs, *words)
+    torch.library.opcheck(torch.ops.fovea.attention_backward.default, (out, *inputs, out, lse, *words))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_compiled_without_a_break_to_the_same_bits(device):
+    inputs = tensors(device)
+
+    def function(q, k, v):
+        return fovea.torch.attention(q, k, v, causal=True)
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    assert all(torch.equal(*pair) for pair in zip(gradients(compiled, inputs), gradients(function, inputs)))
+
+
+def test_autocast():
+    inputs = tensors()
+    with torch.autocast("cpu", torch.bfloat16):
+        out = fovea.torch.attention(*inputs)
+    assert out.dtype == torch.bfloat16
+    assert all(one.dtype == torch.float32 for one in torch.autograd.grad(out.sum(), inputs))
+
+
+def test_a_second_derivative_is_refused():
+    inputs = tensors()
+    out = fovea.torch.attention(*inputs)
+    with pytest.raises(fovea.Unsupported, match="no second derivative.*create_graph"):
+        torch.autograd.grad(out.sum(), inputs, create_graph=True)
+
+
+@pytest.mark.parametrize("arguments, words", [({"attn_mask": torch.ones(20, 20, dtype=torch.bool)}, "attn_mask: got"),
+                                              ({"dropout_p": 0.1}, "dropout_p: got 0.1")])
+def test_the_drop_in_refuses(arguments, words):
+    with pytest.raises(fovea.Unsupported, match=words):
+        fovea.torch.scaled_dot_product_attention(*tensors(), **arguments)
+
+
+def test_unequal_heads_need_enable_gqa():
+    with pytest.raises(ValueError, match="key: got 2 heads, query has 4.*enable_gqa"):
+        fovea.torch.scaled_dot_product_attention(*tensors(heads=(4, 2, 2)))
