@@ -1,36 +1,19 @@
-"""Other programs read the checkpoints of `fovea train`: the safetensors library where it is installed, else numpy."""
+"""The safetensors library reads the checkpoints of `fovea train`."""
 
-import json
 import os
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 
 WIDTH, HIDDEN, LAYERS, VOCABULARY = 16, 24, 2, 256
 
 
 def load(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    try:
-        from safetensors import safe_open
-    except ImportError:
-        return load_by_hand(path)
     with safe_open(path, framework="numpy") as file:
         return {name: file.get_tensor(name) for name in file.keys()}, file.metadata()
-
-
-def load_by_hand(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    data = path.read_bytes()
-    start = 8 + int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:start])
-    metadata = header.pop("__metadata__")
-    tensors = {}
-    for name, entry in header.items():
-        assert entry["dtype"] == "F32"
-        begin, end = entry["data_offsets"]
-        tensors[name] = np.frombuffer(data[start + begin:start + end], "<f4").reshape(entry["shape"])
-    return tensors, metadata
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
