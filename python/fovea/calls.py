@@ -1,12 +1,24 @@
 """The functions of the package. Their arrays are not copied: rows must be dense, other strides are free."""
 
+from __future__ import annotations
+
+from typing import Any, Literal, Sequence
+
 from fovea import _core
-from fovea.explanation import explanation_of
+from fovea.explanation import Explanation, explanation_of
 from fovea.frameworks import framework_of, stream_of
 
+Array = Any  # of NumPy, PyTorch or CuPy
+Window = Sequence["int | None"]  # left and right
+Align = Literal["top_left", "bottom_right"]
+Layout = Literal["bhld", "blhd"]
+Stream = Any  # an address or an object with __cuda_stream__
 
-def attention(q, k, v, *, causal=False, window=None, align=None, scale=None, layout="bhld", out=None, lse=None,
-              implementation=None, threads=0, stream=None):
+
+def attention(q: Array, k: Array, v: Array, *, causal: bool = False, window: Window | None = None,
+              align: Align | None = None, scale: float | None = None, layout: Layout = "bhld",
+              out: Array | None = None, lse: Array | None = None, implementation: str | None = None, threads: int = 0,
+              stream: Stream | None = None) -> tuple[Array, Array]:
     """Attention: softmax(scale q k^T + mask) v, exact.
 
     q, k, v: arrays of one framework, in float32, float16 or bfloat16: (batch, heads, length, columns) with
@@ -32,8 +44,11 @@ def attention(q, k, v, *, causal=False, window=None, align=None, scale=None, lay
                           stream_of(stream, framework, q)))
 
 
-def attention_backward(dout, q, k, v, out, lse, *, gradients="qkv", causal=False, window=None, align=None, scale=None,
-                       layout="bhld", implementation=None, threads=0, stream=None):
+def attention_backward(dout: Array, q: Array, k: Array, v: Array, out: Array, lse: Array, *, gradients: str = "qkv",
+                       causal: bool = False, window: Window | None = None, align: Align | None = None,
+                       scale: float | None = None, layout: Layout = "bhld", implementation: str | None = None,
+                       threads: int = 0, stream: Stream | None = None,
+                       ) -> tuple[Array | None, Array | None, Array | None]:
     """The gradients (dq, dk, dv) of attention, from the gradient `dout` of its result.
 
     out and lse are the results of attention() with the same arguments. gradients: letters of the inputs whose gradients
@@ -54,38 +69,49 @@ class Plan:
     The arguments are those of attention().
     """
 
-    def __init__(self, q, k, v, *, causal=False, window=None, align=None, scale=None, layout="bhld",
-                 implementation=None, threads=0):
+    def __init__(self, q: Array, k: Array, v: Array, *, causal: bool = False, window: Window | None = None,
+                 align: Align | None = None, scale: float | None = None, layout: Layout = "bhld",
+                 implementation: str | None = None, threads: int = 0):
         self._framework = framework_of(q, "q")
         self._words = (causal, window, align, scale, layout, implementation, threads)
         self._plan = _core.plan_forward((q, k, v, None, None), self._framework, (*self._words, 0))
 
-    implementation = property(lambda self: self._plan.implementation, doc="Its name, such as cpu.avx512.")
-    workspace_bytes = property(lambda self: self._plan.workspace_bytes, doc="Scratch memory of a call.")
+    @property
+    def implementation(self) -> str:
+        """Its name, such as cpu.avx512."""
+        return self._plan.implementation
 
-    def __call__(self, q, k, v, *, out=None, lse=None, stream=None):
+    @property
+    def workspace_bytes(self) -> int:
+        """Scratch memory of a call."""
+        return self._plan.workspace_bytes
+
+    def __call__(self, q: Array, k: Array, v: Array, *, out: Array | None = None, lse: Array | None = None,
+                 stream: Stream | None = None) -> tuple[Array, Array]:
         """As attention(). Arrays of other sizes, types or devices are an InvalidArgument."""
         framework = framework_of(q, "q")
         return _core.forward((q, k, v, out, lse, self._plan), framework,
                              (*self._words, stream_of(stream, framework, q)))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<fovea.Plan of {self.implementation}>"
 
 
-def explain(q, k, v, *, causal=False, window=None, align=None, scale=None, layout="bhld", implementation=None):
+def explain(q: Array, k: Array, v: Array, *, causal: bool = False, window: Window | None = None,
+            align: Align | None = None, scale: float | None = None, layout: Layout = "bhld",
+            implementation: str | None = None) -> Explanation:
     """How the implementation of this call is chosen, as an Explanation. Nothing runs."""
     words = _core.explain_forward((q, k, v, None, None), framework_of(q, "q"),
                                   (causal, window, align, scale, layout, implementation, 0, 0))
     return explanation_of(words)
 
 
-def implementations():
+def implementations() -> dict[str, tuple[str, bool, str]]:
     """The implementations of attention: name -> (device, chosen automatically, why it cannot run here or "")."""
     return {name: (device, automatic, reason) for name, device, automatic, reason in _core.implementations()}
 
 
-def info():
+def info() -> dict[str, Any]:
     """Version, threads of a call on the CPU, and what runs on this machine, as a dictionary."""
     return {"version": _core.version, "threads": _core.default_threads(),
             "implementations": {name: reason or "available" for name, (_, _, reason) in implementations().items()}}

@@ -74,7 +74,7 @@ class CuPy:
 
 
 _MODULES = {"numpy": NumPy, "torch": Torch, "cupy": CuPy}
-_of_types = {}
+_of_types: dict[type, NumPy | Torch | CuPy] = {}
 
 
 def framework_of(array, name):
