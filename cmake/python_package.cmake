@@ -1,13 +1,14 @@
 # Decides whether the module of the Python package is built: FOVEA_BUILDS_PYTHON. With FOVEA_BUILD_PYTHON=AUTO it is, for
-# the tests, if the Python environment that scripts/setup makes has nanobind.
+# the tests, if the Python environment that scripts/setup makes has nanobind and this machine has Python's headers.
 set(FOVEA_BUILDS_PYTHON OFF)
 if(FOVEA_BUILD_PYTHON STREQUAL AUTO)
   set(python ${PROJECT_SOURCE_DIR}/build/venv/bin/python)
   if(FOVEA_BUILD_TESTS AND NOT FOVEA_SANITIZED AND EXISTS ${python})
     execute_process(COMMAND ${python} -c "import nanobind, nanobind_backend" RESULT_VARIABLE lacks OUTPUT_QUIET ERROR_QUIET)
     if(NOT lacks)
-      set(FOVEA_BUILDS_PYTHON ON)
       set(Python_EXECUTABLE ${python})
+      find_package(Python 3.10 QUIET COMPONENTS Interpreter Development.Module)
+      set(FOVEA_BUILDS_PYTHON ${Python_FOUND})
     endif()
   endif()
 elseif(FOVEA_BUILD_PYTHON)
