@@ -1,6 +1,8 @@
 // Forward, backward, explanations and plans on arrays of Python.
 #include "attention.h"
 
+#include <string_view>
+
 #include "arrays.h"
 #include "fovea/attention.h"
 #include "interruptible.h"
@@ -79,13 +81,15 @@ struct Backward {
   AttentionProblem problem() const { return describe(tensors(), options.attention); }
 };
 
+nb::str str_of(std::string_view text) { return nb::str(text.data(), text.size()); }
+
 // A plan that Python keeps.
 struct KeptPlan {
   Plan plan;
 };
 
-// On a GPU the workspace comes from the framework's allocator. Its memory may be given to other work of the same stream
-// as soon as the call has been enqueued.
+// A workspace of the framework's allocator, which may give its memory to later work of the current stream as soon as
+// the call has been enqueued. So calls on other streams take the library's own.
 nb::object lend_workspace(const Plan& plan, Framework framework, nb::handle like, AttentionOptions& options) {
   if (plan.workspace_bytes() == 0) return nb::none();
   nb::object memory = framework.object.attr("empty_bytes")(like, plan.workspace_bytes());
@@ -112,7 +116,7 @@ void run(const Call& call, Framework framework, const KeptPlan* kept,
   nb::object workspace;
   if (!on_cpu) {
     plan = kept != nullptr ? kept->plan : prepare(call.problem(), options.implementation);
-    workspace = lend_workspace(plan, framework, call.q.object, options);
+    if (call.options.on_current_stream) workspace = lend_workspace(plan, framework, call.q.object, options);
     options.plan = &plan;
   } else if (kept != nullptr) {
     options.plan = &kept->plan;
@@ -167,7 +171,7 @@ nb::list list_of_implementations() {
 
 void add_attention(nb::module_& module) {
   nb::class_<KeptPlan>(module, "Plan")
-      .def_prop_ro("implementation", [](const KeptPlan& it) { return nb::str(it.plan.implementation().data()); })
+      .def_prop_ro("implementation", [](const KeptPlan& it) { return str_of(it.plan.implementation()); })
       .def_prop_ro("workspace_bytes", [](const KeptPlan& it) { return it.plan.workspace_bytes(); });
   module.def("forward", &forward);
   module.def("backward", &backward);

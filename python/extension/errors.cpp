@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <exception>
+#include <string_view>
 
 #include "fovea/error.h"
 
@@ -22,7 +23,8 @@ nb::object exception_of(const Error& error) {
   words["wanted"] = details.wanted.c_str();
   words["hint"] = details.hint.c_str();
   words["line"] = details.line.c_str();
-  const nb::str status(to_string(error.status()).data());
+  const std::string_view word = to_string(error.status());
+  const nb::str status(word.data(), word.size());
   return nb::module_::import_("fovea.errors").attr("exception_of")(error.what(), status, words);
 }
 

@@ -7,7 +7,7 @@ namespace fovea::python {
 namespace {
 
 constexpr std::size_t kCausal = 0, kWindow = 1, kAlign = 2, kScale = 3, kLayout = 4, kImplementation = 5, kThreads = 6,
-                      kStream = 7;
+                      kStream = 7, kOnCurrentStream = 8;
 
 std::string text_of(nb::handle value) { return nb::repr(value).c_str(); }
 
@@ -94,6 +94,7 @@ Options::Options(const Words& words) : layout(layout_of(words[kLayout])) {
   }
   attention.threads = read_integer<int>("threads", words[kThreads], "a number of threads, 0 for the default");
   attention.stream = reinterpret_cast<void*>(read<std::uintptr_t>("stream", words[kStream], "the address of a stream"));
+  on_current_stream = nb::cast<bool>(words[kOnCurrentStream]);
 }
 
 void Options::check_alignment(std::int64_t queries, std::int64_t keys) const {

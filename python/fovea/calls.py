@@ -8,7 +8,7 @@ from fovea import _core
 from fovea.explanation import Explanation, explanation_of
 from fovea.frameworks import framework_of, stream_of
 
-Array = Any  # of NumPy, PyTorch or CuPy
+Array = Any  # of NumPy or PyTorch
 Window = Sequence["int | None"]  # left and right
 Align = Literal["top_left", "bottom_right"]
 Layout = Literal["bhld", "blhd"]
@@ -41,7 +41,7 @@ def attention(q: Array, k: Array, v: Array, *, causal: bool = False, window: Win
     framework = framework_of(q, "q")
     return _core.forward((q, k, v, out, lse, None), framework,
                          (causal, window, align, scale, layout, implementation, threads,
-                          stream_of(stream, framework, q)))
+                          stream_of(stream, framework, q), stream is None))
 
 
 def attention_backward(dout: Array, q: Array, k: Array, v: Array, out: Array, lse: Array, *, gradients: str = "qkv",
@@ -60,7 +60,7 @@ def attention_backward(dout: Array, q: Array, k: Array, v: Array, out: Array, ls
     framework = framework_of(q, "q")
     arrays = (dout, q, k, v, out, lse, "q" in gradients, "k" in gradients, "v" in gradients)
     return _core.backward(arrays, framework, (causal, window, align, scale, layout, implementation, threads,
-                                              stream_of(stream, framework, q)))
+                                              stream_of(stream, framework, q), stream is None))
 
 
 class Plan:
@@ -74,7 +74,7 @@ class Plan:
                  implementation: str | None = None, threads: int = 0):
         self._framework = framework_of(q, "q")
         self._words = (causal, window, align, scale, layout, implementation, threads)
-        self._plan = _core.plan_forward((q, k, v, None, None), self._framework, (*self._words, 0))
+        self._plan = _core.plan_forward((q, k, v, None, None), self._framework, (*self._words, 0, True))
 
     @property
     def implementation(self) -> str:
@@ -91,7 +91,7 @@ class Plan:
         """As attention(). Arrays of other sizes, types or devices are an InvalidArgument."""
         framework = framework_of(q, "q")
         return _core.forward((q, k, v, out, lse, self._plan), framework,
-                             (*self._words, stream_of(stream, framework, q)))
+                             (*self._words, stream_of(stream, framework, q), stream is None))
 
     def __repr__(self) -> str:
         return f"<fovea.Plan of {self.implementation}>"
@@ -102,7 +102,7 @@ def explain(q: Array, k: Array, v: Array, *, causal: bool = False, window: Windo
             implementation: str | None = None) -> Explanation:
     """How the implementation of this call is chosen, as an Explanation. Nothing runs."""
     words = _core.explain_forward((q, k, v, None, None), framework_of(q, "q"),
-                                  (causal, window, align, scale, layout, implementation, 0, 0))
+                                  (causal, window, align, scale, layout, implementation, 0, 0, True))
     return explanation_of(words)
 
 

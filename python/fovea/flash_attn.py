@@ -7,9 +7,6 @@ What the kernels do not do is refused by name. Results are always reproducible, 
 from fovea.errors import Unsupported
 from fovea.torch import attention
 
-_MISSING = {"dropout_p": 0.0, "softcap": 0.0, "alibi_slopes": None}  # argument -> the only value
-
-
 def _window(window_size, causal):
     """-1 is no limit there. causal limits the right side."""
     left, right = (None if side == -1 else side for side in window_size)
@@ -23,9 +20,11 @@ def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, wi
     With return_attn_probs also lse, (batch, heads, length), and None in place of the probabilities, which are never
     stored.
     """
-    for name, value in (("dropout_p", dropout_p), ("softcap", softcap), ("alibi_slopes", alibi_slopes)):
-        if value is not None and value != _MISSING[name]:
-            raise Unsupported(f"fovea.flash_attn: {name}: got {value}; wanted {_MISSING[name]}", "unsupported")
+    for name, value in (("dropout_p", dropout_p), ("softcap", softcap)):
+        if value != 0:
+            raise Unsupported(f"fovea.flash_attn: {name}: got {value}; wanted 0", "unsupported")
+    if alibi_slopes is not None:
+        raise Unsupported("fovea.flash_attn: alibi_slopes: got a value; wanted None", "unsupported")
     window = _window(window_size, causal)
     masked = window != (None, None)
     out, lse = attention(q, k, v, window=window if masked else None, align="bottom_right" if masked else None,

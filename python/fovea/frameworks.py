@@ -1,6 +1,6 @@
 """What each framework does for a call: it allocates results and workspaces, and tells its current stream.
 
-Modules are imported when an array of theirs is seen. So `import fovea` needs NumPy at most.
+Modules are imported when an array of theirs is seen, so `import fovea` imports none.
 """
 
 
@@ -46,35 +46,8 @@ class Torch:
         return self.torch.cuda.current_stream(like.device).cuda_stream if like.is_cuda else 0
 
 
-class CuPy:
-    """Arrays of CuPy, on a GPU."""
-
-    def __init__(self):
-        import cupy
-
-        self.cupy = cupy
-
-    def empty(self, like, shape):
-        with like.device:
-            return self.cupy.empty(shape, like.dtype)
-
-    def empty_fp32(self, like, shape):
-        with like.device:
-            return self.cupy.empty(shape, self.cupy.float32)
-
-    def empty_bytes(self, like, count):
-        with like.device:
-            return self.cupy.empty(count, self.cupy.uint8)
-
-    def address(self, memory):
-        return memory.data.ptr
-
-    def current_stream(self, _):
-        return self.cupy.cuda.get_current_stream().ptr
-
-
-_MODULES = {"numpy": NumPy, "torch": Torch, "cupy": CuPy}
-_of_types: dict[type, NumPy | Torch | CuPy] = {}
+_MODULES = {"numpy": NumPy, "torch": Torch}
+_of_types: dict[type, NumPy | Torch] = {}
 
 
 def framework_of(array, name):
@@ -85,8 +58,7 @@ def framework_of(array, name):
         modules = [base.__module__.partition(".")[0] for base in kind.__mro__]
         makers = [_MODULES[module] for module in modules if module in _MODULES]
         if not makers:
-            raise TypeError(f"{name}: got {kind.__module__}.{kind.__qualname__}; wanted an array of NumPy, PyTorch or "
-                            "CuPy")
+            raise TypeError(f"{name}: got {kind.__module__}.{kind.__qualname__}; wanted an array of NumPy or PyTorch")
         framework = _of_types[kind] = makers[0]()
     return framework
 

@@ -13,6 +13,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 import fovea.torch
+from fovea.errors import Unsupported
 
 _calls = collections.Counter()
 
@@ -27,12 +28,14 @@ def _reason_for_sdpa(attention_mask, dropout, more):
         return "a mask that is not plainly causal"
     if dropout != 0:
         return "dropout"
-    present = [name for name in ("position_bias", "softcap", "s_aux") if more.get(name) is not None]
-    return present[0] if present else ""
+    return "position_bias" if more.get("position_bias") is not None else ""
 
 
 def attention_forward(module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None, **more):
     """The attention function of transformers: (batch, heads, length, columns) to (batch, length, heads, columns)."""
+    for name in ("softcap", "s_aux"):  # "sdpa" refuses the first and would ignore the second
+        if more.get(name) is not None:
+            raise Unsupported(f"fovea.hf: {name}: got a value; wanted None", "unsupported")
     reason = _reason_for_sdpa(attention_mask, dropout, more)
     _calls[f"sdpa: {reason}" if reason else "fovea"] += 1
     if reason:

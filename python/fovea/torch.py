@@ -65,6 +65,14 @@ class _Attention(torch.autograd.Function):
         return *gradients, *[None] * len(ctx.words)
 
 
+def _sides(window):
+    if window is None:
+        return None, None
+    if not isinstance(window, (tuple, list)) or len(window) != 2:
+        raise TypeError(f"window: got {window!r}; wanted a pair (left, right)")
+    return window
+
+
 def _cast(tensors):
     """Under autocast, to its type."""
     device = tensors[0].device.type
@@ -78,8 +86,9 @@ def attention(q, k, v, *, causal=False, window=None, align=None, scale=None, lay
 
     A second derivative is refused. Under autocast q, k and v are cast to its type.
     """
-    left, right = window or (None, None)
-    scale = None if scale is None else float(scale)
+    left, right = _sides(window)
+    if scale is not None and not isinstance(scale, (int, float)):
+        raise TypeError(f"scale: got {scale!r}; wanted a number, or None for 1 / sqrt(columns of q)")
     out, lse = _Attention.apply(*_cast((q, k, v)), causal, left, right, align, scale, layout)
     return (out, lse) if return_lse else out
 

@@ -5,8 +5,8 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import fovea.hf
+from torch_answers import DEVICES, assert_close
 
-DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
 LENGTH = 40
 
 
@@ -49,9 +49,14 @@ def test_logits_loss_and_gradients(device, dtype, padding):
     assert after.get(used, 0) - before.get(used, 0) == 2 == sum(after.values()) - sum(before.values())
     plain = answers(model("sdpa", device, dtype), tokens, mask)
     exact = answers(model("sdpa", device, torch.float64), tokens, mask)
-    for one, of, other in zip(results, exact, plain):
-        allowed = 2 * (other - of).abs().max() + torch.finfo(dtype).eps * of.abs().max()
-        assert (one - of).abs().max() <= allowed
+    assert_close(results, exact, plain, [2] * len(results))
+
+
+@pytest.mark.parametrize("name", ["softcap", "s_aux"])
+def test_what_sdpa_would_ignore_is_refused(name):
+    q = torch.ones(1, 2, 3, 8)
+    with pytest.raises(fovea.Unsupported, match=f"{name}: got"):
+        fovea.hf.attention_forward(torch.nn.Module(), q, q, q, None, **{name: torch.ones(2)})
 
 
 @pytest.mark.parametrize("padding", ["none", "left"])

@@ -6,8 +6,7 @@ from torch.nn import functional
 
 import fovea
 import fovea.torch
-
-DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+from torch_answers import DEVICES, assert_close
 
 
 def tensors(device="cpu", dtype=torch.float32, length=20, heads=(4, 4, 4), requires_grad=True):
@@ -21,13 +20,6 @@ def gradients(function, inputs):
     out = function(*inputs)
     dout = torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).to(out.device, out.dtype)
     return out, *torch.autograd.grad(out, inputs, dout)
-
-
-def assert_close(results, exact, plain):
-    """At most twice the largest error of the plain evaluation, and a rounding of the largest value."""
-    for one, of, other in zip(results, exact, plain):
-        allowed = 2 * (other - of).abs().max() + torch.finfo(one.dtype).eps * of.abs().max()
-        assert (one - of).abs().max() <= allowed
 
 
 def sdpa(*inputs, **more):
@@ -108,6 +100,12 @@ def test_a_second_derivative_is_refused():
 def test_the_drop_in_refuses(arguments, words):
     with pytest.raises(fovea.Unsupported, match=words):
         fovea.torch.scaled_dot_product_attention(*tensors(), **arguments)
+
+
+@pytest.mark.parametrize("arguments", [{"window": (1, 2, 3)}, {"window": 3}, {"scale": "half"}], ids=str)
+def test_arguments_of_another_type(arguments):
+    with pytest.raises(TypeError, match=f"{next(iter(arguments))}: got .*wanted"):
+        fovea.torch.attention(*tensors(), **arguments)
 
 
 def test_unequal_heads_need_enable_gqa():

@@ -1,0 +1,12 @@
+"""What the tests of PyTorch share: the devices, and how answers are compared."""
+
+import torch
+
+DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+
+
+def assert_close(results, exact, plain, factors=(2, 2, 2, 2)):
+    """Errors are at most `factors` times the largest of the plain evaluation, and a rounding of the largest value."""
+    for result, wanted, other, factor in zip(results, exact, plain, factors, strict=True):
+        allowed = factor * (other - wanted).abs().max() + torch.finfo(result.dtype).eps * wanted.abs().max()
+        assert (result - wanted).abs().max() <= allowed
