@@ -6,12 +6,15 @@
 #include <cstdio>
 
 #include "core/float16.h"
+#include "verification/blocks.h"
 
 namespace fovea::verification {
 namespace {
 
 // Below it fp32 sums lose digits, and the processors' bf16 dot products treat numbers as 0.
 constexpr double kLeastNormal = 0x1p-126;
+constexpr std::int64_t kRowsOfABlock = 16;
+constexpr double kWorkOfAnElement = 8;  // in multiply-adds
 
 std::string print(double value) {
   char text[32];
@@ -38,29 +41,55 @@ bool same_non_finite(double got, double reference, const Bound& bound) {
   return std::isnan(reference) ? std::isnan(got) : got == reference;
 }
 
+// Calls work(row) for all rows. Rows must not write the same memory.
+template <class Work>
+void for_each_row(std::size_t rows, std::int64_t columns, const Work& work) {
+  const double elements = static_cast<double>(rows) * static_cast<double>(columns);
+  for_each_block(static_cast<std::int64_t>(rows), kRowsOfABlock, kWorkOfAnElement * elements,
+                 [&work](std::int64_t first, std::int64_t count) {
+                   for (std::int64_t row = first; row < first + count; ++row) work(static_cast<std::size_t>(row));
+                 });
+}
+
+// Whether one element is right as far as no tolerance matters: both finite, or non-finite as they must be.
+bool may_pass(double value, double wanted, std::size_t row, const Bound& bound) {
+  const bool both_finite = std::isfinite(value) && std::isfinite(wanted);
+  if (both_finite && (value == wanted || !is_set(bound.exact, row))) return true;
+  if (is_set(bound.may_poison, row) && (bound.is_lse ? std::isnan(value) : !std::isfinite(value))) return true;
+  return !std::isfinite(wanted) && same_non_finite(value, wanted, bound);
+}
+
 // Describes the first element that is wrong without any tolerance: non-finite in only one of the two, another infinity,
 // or not exact in a row that must be.
 std::string outright_difference(const RowValues& got, const RowValues& reference, const Bound& bound) {
-  for (std::size_t n = 0; n < reference.values.size(); ++n) {
-    const double value = got.values[n], wanted = reference.values[n];
-    const std::size_t row = n / static_cast<std::size_t>(reference.columns);
+  const auto columns = static_cast<std::size_t>(reference.columns);
+  std::vector<std::size_t> wrong(reference.rows.size());  // the first wrong column of each row
+  for_each_row(wrong.size(), reference.columns, [&](std::size_t row) {
+    const double *const values = got.values.data() + row * columns, *const expected =
+                                                                        reference.values.data() + row * columns;
+    std::size_t c = 0;
+    while (c < columns && may_pass(values[c], expected[c], row, bound)) ++c;
+    wrong[row] = c;
+  });
+  for (std::size_t row = 0; row < wrong.size(); ++row) {
+    if (wrong[row] == columns) continue;
+    const double value = got.values[row * columns + wrong[row]], wanted = reference.values[row * columns + wrong[row]];
     const bool both_finite = std::isfinite(value) && std::isfinite(wanted);
-    if (both_finite && (value == wanted || !is_set(bound.exact, row))) continue;
-    if (is_set(bound.may_poison, row) && (bound.is_lse ? std::isnan(value) : !std::isfinite(value))) continue;
-    if (!std::isfinite(wanted) && same_non_finite(value, wanted, bound)) continue;
-    return place(reference.rows[row], static_cast<std::int64_t>(n) % reference.columns) + ": got " + print(value) +
-           ", wanted " + print(wanted) + (both_finite ? " exactly" : "");
+    return place(reference.rows[row], static_cast<std::int64_t>(wrong[row])) + ": got " + print(value) + ", wanted " +
+           print(wanted) + (both_finite ? " exactly" : "");
   }
   return {};
 }
 
 struct RowError {
-  double error = 0, reference = 0;  // Euclidean norms
+  double error = 0, reference = 0;  // squares of Euclidean norms
+  double worst = 0;                 // largest error of an element
+  std::int64_t finite = 0;          // elements of the reference
   std::int64_t worst_column = 0;
 };
 
-// The error is over the elements where both are finite; outright_difference judges the others. The reference's norm does
-// not depend on the answer.
+// The error is over the elements where both are finite; outright_difference judges the others. The reference's norm
+// does not depend on the answer.
 RowError row_error(const RowValues& got, const RowValues& reference, std::size_t row) {
   RowError sums;
   double worst = -1;
@@ -69,49 +98,81 @@ RowError row_error(const RowValues& got, const RowValues& reference, std::size_t
     const double value = got.values[n], wanted = reference.values[n];
     if (!std::isfinite(wanted)) continue;
     sums.reference += wanted * wanted;
+    ++sums.finite;
     if (!std::isfinite(value)) continue;
-    sums.error += (value - wanted) * (value - wanted);
-    if (std::abs(value - wanted) > worst) {
-      worst = std::abs(value - wanted);
+    const double error = std::abs(value - wanted);
+    sums.error += error * error;
+    if (error > worst) {
+      worst = error;
       sums.worst_column = c;
     }
   }
-  sums.error = std::sqrt(sums.error);
-  sums.reference = std::sqrt(sums.reference);
+  sums.worst = std::max(worst, 0.0);
   return sums;
 }
 
-double root_mean_square(const RowValues& reference) {
-  double sum = 0, count = 0;
-  for (const double wanted : reference.values) {
-    if (!std::isfinite(wanted)) continue;
-    sum += wanted * wanted;
-    count += 1;
+struct Errors {
+  std::vector<RowError> rows;
+  double error = 0, reference = 0;  // Euclidean norms of the tensor
+  double root_mean_square = 0;      // of the reference's finite elements
+  double least_row_size = 0;
+
+  double error_of(std::size_t row) const { return std::sqrt(rows[row].error); }
+  double reference_of(std::size_t row) const { return std::sqrt(rows[row].reference); }
+};
+
+Errors errors_of(const RowValues& got, const RowValues& reference) {
+  Errors all;
+  all.rows.resize(reference.rows.size());
+  for_each_row(all.rows.size(), reference.columns,
+               [&](std::size_t row) { all.rows[row] = row_error(got, reference, row); });
+  double error = 0, squares = 0, finite = 0;
+  for (const RowError& row : all.rows) {
+    error += row.error;
+    squares += row.reference;
+    finite += static_cast<double>(row.finite);
   }
-  return count == 0 ? 0 : std::sqrt(sum / count);
+  all.error = std::sqrt(error);
+  all.reference = std::sqrt(squares);
+  all.root_mean_square = finite == 0 ? 0 : std::sqrt(squares / finite);
+  all.least_row_size = all.root_mean_square * std::sqrt(static_cast<double>(reference.columns)) / 4;
+  return all;
+}
+
+ErrorSize size_of(const Errors& errors, const RowValues& reference) {
+  ErrorSize size;
+  for (std::size_t row = 0; row < errors.rows.size(); ++row) {
+    const double error = errors.error_of(row);
+    size.row_norm = std::max(size.row_norm, error);
+    size.max_abs = std::max(size.max_abs, errors.rows[row].worst);
+    if (errors.least_row_size > 0)
+      size.row_relative =
+          std::max(size.row_relative, error / std::max(errors.reference_of(row), errors.least_row_size));
+  }
+  const auto elements = static_cast<double>(std::max<std::size_t>(reference.values.size(), 1));
+  size.rel_l2 = errors.error / (errors.reference > 0 ? errors.reference : std::sqrt(elements));
+  return size;
 }
 
 // The largest derived error of a row over the norm of the tensor: one row may be at its worst, all of them are not.
-double worst_derived_share(const RowValues& reference, const Bound& bound) {
-  const double norm = root_mean_square(reference) * std::sqrt(static_cast<double>(reference.values.size()));
+double worst_derived_share(const Errors& errors, const RowValues& reference, const Bound& bound) {
+  const double norm = errors.root_mean_square * std::sqrt(static_cast<double>(reference.values.size()));
   if (bound.derived.empty() || norm == 0) return 0;
   return *std::max_element(bound.derived.begin(), bound.derived.end()) / norm;
-}
-
-double least_row_size(const RowValues& reference) {
-  return root_mean_square(reference) * std::sqrt(static_cast<double>(reference.columns)) / 4;
 }
 
 }  // namespace
 
 RowValues read_rows(const TensorView& view, const std::vector<RowIndex>& rows) {
-  RowValues result{rows, view.sizes[3], {}};
-  result.values.reserve(rows.size() * static_cast<std::size_t>(result.columns));
-  for (const auto& [b, h, i] : rows) {
+  const auto columns = static_cast<std::size_t>(view.sizes[3]);
+  RowValues result{rows, view.sizes[3], std::vector<double>(rows.size() * columns)};
+  for_each_row(rows.size(), result.columns, [&](std::size_t row) {
+    const auto& [b, h, i] = rows[row];
     const std::int64_t first = b * view.strides[0] + h * view.strides[1] + i * view.strides[2];
-    for (std::int64_t c = 0; c < result.columns; ++c)
-      result.values.push_back(core::load_as_float(view.data, view.dtype, first + c));
-  }
+    for (std::size_t c = 0; c < columns; ++c)
+      result.values[row * columns + c] =
+          core::load_as_float(view.data, view.dtype, first + static_cast<std::int64_t>(c));
+  });
   return result;
 }
 
@@ -123,23 +184,7 @@ void ErrorSize::raise_to(const ErrorSize& other) {
 }
 
 ErrorSize error_of(const RowValues& got, const RowValues& reference) {
-  ErrorSize size;
-  double error = 0, norm = 0;
-  const double least = least_row_size(reference);
-  for (std::size_t row = 0; row < reference.rows.size(); ++row) {
-    const RowError r = row_error(got, reference, row);
-    error += r.error * r.error;
-    norm += r.reference * r.reference;
-    size.row_norm = std::max(size.row_norm, r.error);
-    if (least > 0) size.row_relative = std::max(size.row_relative, r.error / std::max(r.reference, least));
-    if (reference.columns == 0) continue;
-    const std::size_t n = row * static_cast<std::size_t>(reference.columns) + static_cast<std::size_t>(r.worst_column);
-    if (std::isfinite(got.values[n]) && std::isfinite(reference.values[n]))
-      size.max_abs = std::max(size.max_abs, std::abs(got.values[n] - reference.values[n]));
-  }
-  const auto elements = static_cast<double>(std::max<std::size_t>(reference.values.size(), 1));
-  size.rel_l2 = std::sqrt(error / (norm > 0 ? norm : elements));
-  return size;
+  return size_of(errors_of(got, reference), reference);
 }
 
 double half_ulp(DType type, double value) {
@@ -172,34 +217,36 @@ void allow_overflow(RowValues& reference, Bound& bound) {
 TensorError compare(const std::string& tensor, const RowValues& got, const RowValues& reference, const Bound& bound) {
   TensorError result{.tensor = tensor, .detail = shape_difference(got, reference)};
   if (!result.detail.empty()) return result;
-  const ErrorSize size = error_of(got, reference);
+  const Errors errors = errors_of(got, reference);
+  const ErrorSize size = size_of(errors, reference);
   result.rel_l2 = size.rel_l2;
   result.max_abs = size.max_abs;
-  const double rms = root_mean_square(reference), floor = std::max(half_ulp(bound.stored, rms), kLeastNormal);
+  const double rms = errors.root_mean_square, floor = std::max(half_ulp(bound.stored, rms), kLeastNormal);
   const double relative_floor = rms > 0 ? floor / rms : floor;
   result.ratio_to_plain = size.rel_l2 / (bound.plain.rel_l2 + relative_floor / bound.factor);
   result.detail = outright_difference(got, reference, bound);
   if (!result.detail.empty()) return result;
-  const double row_floor = floor * std::sqrt(static_cast<double>(reference.columns)), least = least_row_size(reference);
+  const double row_floor = floor * std::sqrt(static_cast<double>(reference.columns));
   for (std::size_t row = 0; row < reference.rows.size(); ++row) {
-    const RowError r = row_error(got, reference, row);
-    if (!bound.derived.empty() && r.error <= bound.derived[row] + row_floor) continue;
-    const bool by_norm = r.error <= bound.factor * bound.plain.row_norm + row_floor;
+    const double error = errors.error_of(row), norm = errors.reference_of(row);
+    if (!bound.derived.empty() && error <= bound.derived[row] + row_floor) continue;
+    const bool by_norm = error <= bound.factor * bound.plain.row_norm + row_floor;
     // If the plain evaluation's error is as large as a row, the row's sums cancel. Its size then gives no tolerance.
-    const double by_size = bound.plain.row_relative * std::max(r.reference, least);
-    const bool by_ratio = r.reference <= bound.plain.row_norm || r.error <= bound.factor * by_size + row_floor;
+    const double by_size = bound.plain.row_relative * std::max(norm, errors.least_row_size);
+    const bool by_ratio = norm <= bound.plain.row_norm || error <= bound.factor * by_size + row_floor;
     if (by_norm && by_ratio) continue;
-    const std::size_t n = row * static_cast<std::size_t>(reference.columns) + static_cast<std::size_t>(r.worst_column);
-    result.detail = "row " + place(reference.rows[row], r.worst_column) + ": got " + print(got.values[n]) +
-                    ", wanted " + print(reference.values[n]) + "; the row's error " + print(r.error) + " (row norm " +
-                    print(r.reference) + ") above " + print(bound.factor) + " x the plain evaluation's worst, " +
+    const std::int64_t column = errors.rows[row].worst_column;
+    const std::size_t n = row * static_cast<std::size_t>(reference.columns) + static_cast<std::size_t>(column);
+    result.detail = "row " + place(reference.rows[row], column) + ": got " + print(got.values[n]) + ", wanted " +
+                    print(reference.values[n]) + "; the row's error " + print(error) + " (row norm " + print(norm) +
+                    ") above " + print(bound.factor) + " x the plain evaluation's worst, " +
                     print(by_norm ? by_size : bound.plain.row_norm) + ", + " + print(row_floor);
     return result;
   }
   // If the plain evaluation's error is as large as the tensor, all its sums cancel, and only the rows' errors count.
   const bool cancels = bound.plain.rel_l2 >= 1.0;
-  const double measured = bound.factor * bound.plain.rel_l2;
-  if (!cancels && !(size.rel_l2 <= std::hypot(measured, worst_derived_share(reference, bound)) + relative_floor)) {
+  const double allowed = std::hypot(bound.factor * bound.plain.rel_l2, worst_derived_share(errors, reference, bound));
+  if (!cancels && !(size.rel_l2 <= allowed + relative_floor)) {
     result.detail = "relative error " + print(size.rel_l2) + " above " + print(bound.factor) +
                     " x the plain evaluation's " + print(bound.plain.rel_l2) + " + " + print(relative_floor);
     return result;

@@ -109,9 +109,9 @@ verification::Verdict AnswerChecker::check_backward(const TensorSet& tensors, Ba
   };
   const TensorSet gradients = of_roles(tensors, false, false, true);
   if (reads == BackwardReads::outputs) return verification::compare(expectation(true), gradients);
-  // The expected gradients follow from the inputs alone, so all these contenders share them. Only if the problem was
-  // sampled are the contender's outputs, checked before, taken as given.
-  if (!backward_ || forward_->sampled) backward_ = expectation(forward_->sampled);
+  // Most expected gradients follow from the inputs alone, so all these contenders share them. For others, the
+  // contender's outputs, checked before, are taken as given.
+  if (!backward_ || backward_->of_outputs) backward_ = expectation(forward_->sampled);
   return judge(*backward_, gradients);
 }
 

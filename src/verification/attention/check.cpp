@@ -236,7 +236,7 @@ Expectation expect_backward(const AttentionProblem& p, const BackwardTensors& gi
                                                                     : evaluate_reference(p, inputs, sample);
   add_before(before, reference, false);
   for (RowValues* gradient : {&reference.dq, &reference.dk, &reference.dv}) overflow(p.result_dtype, *gradient);
-  Expectation expected{.sampled = !sample.complete};
+  Expectation expected{.sampled = !sample.complete, .of_outputs = !sample.complete};
   const bool unjudged = (p.wants_dq && sample.queries.empty() && !drawn.queries.empty()) ||
                         ((p.wants_dk || p.wants_dv) && sample.keys.empty() && !drawn.keys.empty());
   if (unjudged) expected.unjudged = kUnjudged;

@@ -194,12 +194,13 @@ class LayerErrors {
     const RowValues& wanted = blank_.tensors[index].reference;
     const std::int64_t len = results_[index].sizes[2];
     const Matrix<Number> sums = sums_of(values, results_[index].name);
-    RowValues result{wanted.rows, wanted.columns, {}};
-    result.values.reserve(wanted.rows.size() * static_cast<std::size_t>(wanted.columns));
-    for (const RowIndex& row : wanted.rows) {
-      const Number* const from = sums.row(row.batch * len + row.index);
-      result.values.insert(result.values.end(), from, from + wanted.columns);
-    }
+    const auto columns = static_cast<std::size_t>(wanted.columns);
+    RowValues result{wanted.rows, wanted.columns, std::vector<double>(wanted.rows.size() * columns)};
+    for_each_block(
+        std::ssize(wanted.rows), 1, static_cast<double>(result.values.size()), [&](std::int64_t n, std::int64_t) {
+          const RowIndex& row = wanted.rows[static_cast<std::size_t>(n)];
+          std::copy_n(sums.row(row.batch * len + row.index), columns, result.values.begin() + n * wanted.columns);
+        });
     return result;
   }
 

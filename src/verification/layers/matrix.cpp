@@ -2,13 +2,10 @@
 #include "verification/layers/matrix.h"
 
 #include <algorithm>
-#include <atomic>
-#include <thread>
 
 namespace fovea::verification {
 namespace {
 
-constexpr double kWorthThreads = 2e7;  // multiply-adds
 constexpr std::int64_t kColumns = 8, kRows = 8, kTerms = 512;
 constexpr std::int64_t kWideColumns = 64;  // of a thread: the columns of b stay in its caches
 
@@ -73,21 +70,6 @@ void add_rows(const Matrix<double>& a, std::int64_t term, std::int64_t terms, co
 }
 
 }  // namespace
-
-void for_each_block(std::int64_t total, std::int64_t width, double multiply_adds,
-                    const std::function<void(std::int64_t first, std::int64_t count)>& work) {
-  std::atomic<std::int64_t> next = 0;
-  const auto take = [&] {
-    for (std::int64_t at = next.fetch_add(width); at < total; at = next.fetch_add(width))
-      work(at, std::min(width, total - at));
-  };
-  std::vector<std::jthread> others;
-  const std::int64_t blocks = (total + width - 1) / width;
-  const auto processors = static_cast<std::int64_t>(std::thread::hardware_concurrency());
-  for (std::int64_t n = 1; multiply_adds >= kWorthThreads && n < std::min(processors, blocks); ++n)
-    others.emplace_back(take);
-  take();
-}
 
 Matrix<double> product(const Matrix<double>& a, const Matrix<double>& b, const Matrix<double>& added) {
   Matrix<double> c(a.rows, b.columns);

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "fovea/tensor.h"
 #include "verification/attention/plain.h"
+#include "verification/blocks.h"
 
 namespace fovea::verification {
 
@@ -22,11 +22,6 @@ struct Matrix {
   Number* row(std::int64_t n) { return values.data() + n * columns; }
   const Number* row(std::int64_t n) const { return values.data() + n * columns; }
 };
-
-// Calls work(first, count) for blocks of up to `width` of `total` items, on several threads if the multiply-adds of all
-// are worth it. Blocks must not write the same memory.
-void for_each_block(std::int64_t total, std::int64_t width, double multiply_adds,
-                    const std::function<void(std::int64_t first, std::int64_t count)>& work);
 
 // a [rows, terms] times b [terms, columns]. Sums in double have any order; sums in fp32 have that of the variant.
 // `added` [rows, columns] is added to it; if it is empty, nothing is. Sums of a fused variant start from it.

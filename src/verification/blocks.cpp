@@ -1,0 +1,31 @@
+// Threads take the next block until none is left.
+#include "verification/blocks.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace fovea::verification {
+namespace {
+
+constexpr double kWorthThreads = 2e7;  // multiply-adds
+
+}  // namespace
+
+void for_each_block(std::int64_t total, std::int64_t width, double multiply_adds,
+                    const std::function<void(std::int64_t first, std::int64_t count)>& work) {
+  std::atomic<std::int64_t> next = 0;
+  const auto take = [&] {
+    for (std::int64_t at = next.fetch_add(width); at < total; at = next.fetch_add(width))
+      work(at, std::min(width, total - at));
+  };
+  std::vector<std::jthread> others;
+  const std::int64_t blocks = (total + width - 1) / width;
+  const auto processors = static_cast<std::int64_t>(std::thread::hardware_concurrency());
+  for (std::int64_t n = 1; multiply_adds >= kWorthThreads && n < std::min(processors, blocks); ++n)
+    others.emplace_back(take);
+  take();
+}
+
+}  // namespace fovea::verification

@@ -1,0 +1,14 @@
+// Work on large tensors, shared by several threads.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace fovea::verification {
+
+// Calls work(first, count) for blocks of up to `width` of `total` items, on several threads if the multiply-adds of all
+// are worth it. Blocks must not write the same memory.
+void for_each_block(std::int64_t total, std::int64_t width, double multiply_adds,
+                    const std::function<void(std::int64_t first, std::int64_t count)>& work);
+
+}  // namespace fovea::verification
