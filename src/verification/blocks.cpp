@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -23,8 +24,11 @@ void for_each_block(std::int64_t total, std::int64_t width, double multiply_adds
   std::vector<std::jthread> others;
   const std::int64_t blocks = (total + width - 1) / width;
   const auto processors = static_cast<std::int64_t>(std::thread::hardware_concurrency());
-  for (std::int64_t n = 1; multiply_adds >= kWorthThreads && n < std::min(processors, blocks); ++n)
-    others.emplace_back(take);
+  try {
+    for (std::int64_t n = 1; multiply_adds >= kWorthThreads && n < std::min(processors, blocks); ++n)
+      others.emplace_back(take);
+  } catch (const std::system_error&) {  // no further thread: those that started share the work
+  }
   take();
 }
 

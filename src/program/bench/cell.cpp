@@ -13,6 +13,7 @@
 #include "cuda/measure/device_facts.h"
 #include "fovea/error.h"
 #include "program/machine/ceilings.h"
+#include "program/machine/freed_memory.h"
 #include "program/worker/commands.h"
 #include "source_version.h"
 #include "verification/problem_line.h"
@@ -49,7 +50,9 @@ CellBench::CellBench(std::vector<Contender> contenders, CellSettings settings, M
       machine_(std::move(machine)),
       inputs_("fovea inputs"),
       crashes_(contenders_.size()),
-      workers_(contenders_.size()) {}
+      workers_(contenders_.size()) {
+  keep_freed_memory();
+}
 
 std::vector<Row> CellBench::run(const verification::Case& c, const std::function<bool(const std::string&)>& wanted,
                                 const std::function<void(const RoundReport&)>& after_turn) {
@@ -76,6 +79,7 @@ std::vector<Row> CellBench::run(const verification::Case& c, const std::function
       drop_all();
     }
   }
+  give_freed_memory_back();
   std::vector<Row> rows;
   for (Entry& entry : entries) rows.push_back(std::move(entry.row));
   return rows;
@@ -236,8 +240,7 @@ void CellBench::judge(const verification::Case& c, Entry& entry, std::vector<dou
   const TimeStatistics& t = *row.time_s;
   if (!times_the_host()) rate(c, entry, ceiling);
   if ((t.q3 - t.q1) / t.median > kNoisySpread) row.flags.emplace_back("noisy");
-  if (t.median < kLaunchBoundSeconds && times_single_runs())
-    row.flags.emplace_back("launch_bound");
+  if (t.median < kLaunchBoundSeconds && times_single_runs()) row.flags.emplace_back("launch_bound");
   if (host_bound) row.flags.emplace_back("host_bound");
   if (t.n < kEnoughSamples) row.flags.emplace_back("few_samples");
 }
