@@ -58,6 +58,7 @@ def _backward(attributes, saved, cotangents):
 
 _attention = jax.custom_vjp(_out_and_lse, nondiff_argnums=(0,))
 _attention.defvjp(_forward, _backward)
+_compiled = jax.jit(_attention, static_argnums=0)  # so that a call outside jit is traced once
 
 
 def attention(q: jax.Array, k: jax.Array, v: jax.Array, *, causal: bool = False, window: Window | None = None,
@@ -79,5 +80,5 @@ def attention(q: jax.Array, k: jax.Array, v: jax.Array, *, causal: bool = False,
     given = (("align", str, align), ("layout", str, layout), ("left", numpy.int64, left),
              ("right", numpy.int64, 0 if causal else right), ("scale", numpy.float64, scale))
     attributes = tuple((name, of(value)) for name, of, value in given if value is not None)
-    out, lse = _attention(attributes, q, k, v)
+    out, lse = _compiled(attributes, q, k, v)
     return (out, jax.lax.stop_gradient(lse)) if return_lse else out
