@@ -50,7 +50,7 @@ struct Backward {
   Options options;
   Array dout, q, k, v, out, lse, dq, dk, dv;
 
-  // `arrays` holds dout, q, k, v, out, lse, and three bools: whether dq, dk and dv are wanted.
+  // `arrays` holds dout, q, k, v, out and lse; and for each of dq, dk and dv an array, or whether one is allocated.
   Backward(const nb::tuple& arrays, Framework framework, const Words& words)
       : options(words),
         dout(input_array(arrays[0], "dout", options.layout)),
@@ -61,6 +61,7 @@ struct Backward {
         lse(input_rows(arrays[5], "lse")) {
     options.check_alignment(q.view.sizes[2], k.view.sizes[2]);
     const auto gradient = [&](nb::object wanted, const char* name, const Array& of) {
+      if (!nb::isinstance<nb::bool_>(wanted)) return output_array(wanted, name, options.layout);
       if (!nb::cast<bool>(wanted)) return Array{.object = nb::none(), .held = {}, .view = {}};
       return output_array(framework.empty(of.object, shape_of(of.view.sizes, options.layout)), name, options.layout);
     };

@@ -7,6 +7,7 @@ import torch
 
 import fovea
 from fovea.errors import Unsupported
+from fovea.torch_registry import activate as activate, stats as stats
 
 _library = torch.library.Library("fovea", "DEF")
 _WORDS = "bool causal, int? left, int? right, str? align, float? scale, str layout"
