@@ -5,10 +5,12 @@
 #include "errors.h"
 #include "fovea/threads.h"
 #include "fovea/version.h"
+#include "layers.h"
 
 NB_MODULE(_core, module) {
   module.attr("version") = FOVEA_VERSION_STRING;
   module.def("default_threads", &fovea::default_threads);
   fovea::python::translate_errors();
   fovea::python::add_attention(module);
+  fovea::python::add_layers(module);
 }

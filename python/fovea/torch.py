@@ -46,6 +46,14 @@ def _(dout, q, k, v, out, lse, *words):
     return tuple(one.new_empty(one.shape) for one in (q, k, v))
 
 
+def gradient_of_result(dout):
+    """With columns side by side. A second derivative is refused."""
+    if torch.is_grad_enabled():
+        raise Unsupported("fovea.torch: attention has no second derivative; wanted no create_graph=True",
+                          "unsupported")
+    return dout if dout.stride(-1) == 1 else dout.contiguous()  # the gradient of a sum is a broadcast
+
+
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, *words):
@@ -57,16 +65,13 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, dout, _):
-        if torch.is_grad_enabled():
-            raise Unsupported("fovea.torch: attention has no second derivative; wanted no create_graph=True",
-                              "unsupported")
-        if dout.stride(-1) != 1:  # such as the gradient of a sum
-            dout = dout.contiguous()
+        dout = gradient_of_result(dout)
         gradients = torch.ops.fovea.attention_backward(dout, *ctx.saved_tensors, *ctx.words)
         return *gradients, *[None] * len(ctx.words)
 
 
-def _sides(window):
+def sides_of(window):
+    """(left, right) of a window, None where there is no limit."""
     if window is None:
         return None, None
     if not isinstance(window, (tuple, list)) or len(window) != 2:
@@ -74,12 +79,13 @@ def _sides(window):
     return window
 
 
-def _cast(tensors):
-    """Under autocast, to its type."""
+def cast(tensors):
+    """Tensors, of which some may be None; under autocast in its type."""
     device = tensors[0].device.type
     if not torch.is_autocast_enabled(device):
         return tensors
-    return [one.to(torch.get_autocast_dtype(device)) for one in tensors]
+    dtype = torch.get_autocast_dtype(device)
+    return [None if one is None else one.to(dtype) for one in tensors]
 
 
 def attention(q, k, v, *, causal=False, window=None, align=None, scale=None, layout="bhld", return_lse=False):
@@ -87,10 +93,10 @@ def attention(q, k, v, *, causal=False, window=None, align=None, scale=None, lay
 
     A second derivative is refused. Under autocast q, k and v are cast to its type.
     """
-    left, right = _sides(window)
+    left, right = sides_of(window)
     if scale is not None and not isinstance(scale, (int, float)):
         raise TypeError(f"scale: got {scale!r}; wanted a number, or None for 1 / sqrt(columns of q)")
-    out, lse = _Attention.apply(*_cast((q, k, v)), causal, left, right, align, scale, layout)
+    out, lse = _Attention.apply(*cast((q, k, v)), causal, left, right, align, scale, layout)
     return (out, lse) if return_lse else out
 
 
