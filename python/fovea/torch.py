@@ -1,6 +1,7 @@
-"""Attention as an operator of PyTorch: with autograd, under autocast and torch.compile.
+"""Attention as an operator of PyTorch: with autograd, under autocast, torch.compile and torch.vmap.
 
-The module is imported by name: `import fovea.torch`.
+The module is imported by name: `import fovea.torch`. It also enters "fovea" in PyTorch's registry of flash attention;
+activate() and stats() are those of fovea.torch_registry.
 """
 
 import torch

@@ -84,13 +84,13 @@ def _backward(grad_out, tensors, gradients, causal, align, scale):
 def _cpu_forward(query, key, value, dropout_p=0.0, is_causal=False, *, attn_mask=None, scale=None):
     _check(query, key, value, dropout_p, attn_mask)
     batch, heads, length, _ = query.shape
-    lse = torch.empty((batch, length, heads)).transpose(1, 2)
+    lse = torch.empty((batch, length, heads), dtype=torch.float32, device="cpu").transpose(1, 2)
     return _forward(query, key, value, lse, is_causal, "top_left", scale)
 
 
 def _cpu_backward(grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, *, attn_mask=None, scale=None):
     _check(query, key, value, dropout_p, attn_mask)
-    gradients = {name: torch.empty_permuted(one.shape, (0, 2, 1, 3), dtype=one.dtype)
+    gradients = {name: torch.empty_permuted(one.shape, (0, 2, 1, 3), dtype=one.dtype, device="cpu")
                  for name, one in (("dq", query), ("dk", key), ("dv", value))}
     return _backward(grad_out, (query, key, value, out, logsumexp), gradients, is_causal, "top_left", scale)
 
@@ -127,7 +127,9 @@ class _Handle:
     def __init__(self):
         self._library = torch.library.Library("aten", "IMPL")
         runs_on = {device.upper() for device, _, missing in fovea.implementations().values() if not missing}
-        for device in runs_on & _KERNELS.keys():
+        if not torch.backends.cuda.is_built():
+            runs_on.discard("CUDA")
+        for device in runs_on:
             for operator, function in _KERNELS[device].items():
                 self._library.impl(operator, _Kernel(function, operator, device), device, with_keyset=True)
 
