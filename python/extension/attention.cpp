@@ -5,21 +5,12 @@
 
 #include "arrays.h"
 #include "fovea/attention.h"
+#include "framework.h"
 #include "interruptible.h"
 #include "options.h"
 
 namespace fovea::python {
 namespace {
-
-// What allocates for the arrays of one framework: fovea/frameworks.py.
-struct Framework {
-  nb::handle object;
-
-  nb::object empty(nb::handle like, const nb::tuple& shape) const { return object.attr("empty")(like, shape); }
-  nb::object empty_fp32(nb::handle like, const nb::tuple& shape) const {
-    return object.attr("empty_fp32")(like, shape);
-  }
-};
 
 struct Forward {
   Options options;
@@ -50,7 +41,7 @@ struct Backward {
   Options options;
   Array dout, q, k, v, out, lse, dq, dk, dv;
 
-  // `arrays` holds dout, q, k, v, out, lse, and three bools: whether dq, dk and dv are wanted.
+  // `arrays` holds dout, q, k, v, out and lse; and for each of dq, dk and dv an array, or whether one is allocated.
   Backward(const nb::tuple& arrays, Framework framework, const Words& words)
       : options(words),
         dout(input_array(arrays[0], "dout", options.layout)),
@@ -61,6 +52,7 @@ struct Backward {
         lse(input_rows(arrays[5], "lse")) {
     options.check_alignment(q.view.sizes[2], k.view.sizes[2]);
     const auto gradient = [&](nb::object wanted, const char* name, const Array& of) {
+      if (!nb::isinstance<nb::bool_>(wanted)) return output_array(wanted, name, options.layout);
       if (!nb::cast<bool>(wanted)) return Array{.object = nb::none(), .held = {}, .view = {}};
       return output_array(framework.empty(of.object, shape_of(of.view.sizes, options.layout)), name, options.layout);
     };
@@ -88,16 +80,6 @@ struct KeptPlan {
   Plan plan;
 };
 
-// A workspace of the framework's allocator, which may give its memory to later work of the current stream as soon as
-// the call has been enqueued. So calls on other streams take the library's own.
-nb::object lend_workspace(const Plan& plan, Framework framework, nb::handle like, AttentionOptions& options) {
-  if (plan.workspace_bytes() == 0) return nb::none();
-  nb::object memory = framework.object.attr("empty_bytes")(like, plan.workspace_bytes());
-  options.workspace = {reinterpret_cast<void*>(nb::cast<std::uintptr_t>(framework.object.attr("address")(memory))),
-                       plan.workspace_bytes()};
-  return memory;
-}
-
 // Whether somebody may want to interrupt it: it takes more than some milliseconds.
 bool is_long(const Array& q, const Array& k) {
   const Sizes &rows = q.view.sizes, &keys = k.view.sizes;
@@ -116,7 +98,10 @@ void run(const Call& call, Framework framework, const KeptPlan* kept,
   nb::object workspace;
   if (!on_cpu) {
     plan = kept != nullptr ? kept->plan : prepare(call.problem(), options.implementation);
-    if (call.options.on_current_stream) workspace = lend_workspace(plan, framework, call.q.object, options);
+    // The allocator may give this memory to later work of the current stream as soon as the call has been enqueued. So
+    // calls on other streams take the library's own.
+    if (call.options.on_current_stream)
+      workspace = framework.empty_bytes(call.q.object, plan.workspace_bytes(), options.workspace);
     options.plan = &plan;
   } else if (kept != nullptr) {
     options.plan = &kept->plan;

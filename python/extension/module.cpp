@@ -5,6 +5,7 @@
 #include "errors.h"
 #include "fovea/threads.h"
 #include "fovea/version.h"
+#include "layers.h"
 #include "xla_handlers.h"
 
 NB_MODULE(_core, module) {
@@ -13,4 +14,5 @@ NB_MODULE(_core, module) {
   fovea::python::translate_errors();
   fovea::python::add_attention(module);
   fovea::python::add_xla_handlers(module);
+  fovea::python::add_layers(module);
 }

@@ -46,21 +46,29 @@ def attention(q: Array, k: Array, v: Array, *, causal: bool = False, window: Win
 
 def attention_backward(dout: Array, q: Array, k: Array, v: Array, out: Array, lse: Array, *, gradients: str = "qkv",
                        causal: bool = False, window: Window | None = None, align: Align | None = None,
-                       scale: float | None = None, layout: Layout = "bhld", implementation: str | None = None,
+                       scale: float | None = None, layout: Layout = "bhld", dq: Array | None = None,
+                       dk: Array | None = None, dv: Array | None = None, implementation: str | None = None,
                        threads: int = 0, stream: Stream | None = None,
                        ) -> tuple[Array | None, Array | None, Array | None]:
     """The gradients (dq, dk, dv) of attention, from the gradient `dout` of its result.
 
     out and lse are the results of attention() with the same arguments. gradients: letters of the inputs whose gradients
-    are wanted, such as "q" or "kv"; the others are None. Gradients have the types and layouts of their inputs. The
-    other arguments and the errors are those of attention().
+    are wanted, such as "q" or "kv"; the others are None. dq, dk, dv: arrays for them; without them the framework
+    allocates. Gradients have the types and layouts of their inputs. The other arguments and the errors are those of
+    attention().
     """
     if not isinstance(gradients, str) or not gradients or set(gradients) - set("qkv"):
         raise ValueError(f'gradients: got {gradients!r}; wanted letters of "qkv"')
+    given = {"q": dq, "k": dk, "v": dv}
+    for letter, array in given.items():
+        if array is not None and letter not in gradients:
+            raise ValueError(f"d{letter}: got an array with gradients={gradients!r}; wanted None")
     framework = framework_of(q, "q")
-    arrays = (dout, q, k, v, out, lse, "q" in gradients, "k" in gradients, "v" in gradients)
-    return _core.backward(arrays, framework, (causal, window, align, scale, layout, implementation, threads,
-                                              stream_of(stream, framework, q), stream is None))
+    # An array; or whether one is to be allocated.
+    results = (letter in gradients if array is None else array for letter, array in given.items())
+    return _core.backward((dout, q, k, v, out, lse, *results), framework,
+                          (causal, window, align, scale, layout, implementation, threads,
+                           stream_of(stream, framework, q), stream is None))
 
 
 class Plan:

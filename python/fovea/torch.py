@@ -1,12 +1,14 @@
-"""Attention as an operator of PyTorch: with autograd, under autocast and torch.compile.
+"""Attention as an operator of PyTorch: with autograd, under autocast, torch.compile and torch.vmap.
 
-The module is imported by name: `import fovea.torch`.
+The module is imported by name: `import fovea.torch`. It also enters "fovea" in PyTorch's registry of flash attention;
+activate() and stats() are those of fovea.torch_registry.
 """
 
 import torch
 
 import fovea
 from fovea.errors import Unsupported
+from fovea.torch_registry import activate as activate, stats as stats
 
 _library = torch.library.Library("fovea", "DEF")
 _WORDS = "bool causal, int? left, int? right, str? align, float? scale, str layout"
@@ -45,27 +47,67 @@ def _(dout, q, k, v, out, lse, *words):
     return tuple(one.new_empty(one.shape) for one in (q, k, v))
 
 
+def gradient_of_result(dout):
+    """With columns side by side. A second derivative is refused."""
+    if torch.is_grad_enabled():
+        raise Unsupported("fovea.torch: attention has no second derivative; wanted no create_graph=True",
+                          "unsupported")
+    return dout if dout.stride(-1) == 1 else dout.contiguous()  # the gradient of a sum is a broadcast
+
+
+def _folded(tensor, dim, count):
+    """With the dimension that vmap maps, or `count` copies, as part of the batch."""
+    tensor = tensor.expand(count, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+    tensor = tensor.flatten(0, 1)
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+
+
+def _register_vmap(operator, tensors):
+    """The first arguments of the operator are `tensors` tensors with a batch."""
+    @torch.library.register_vmap(f"fovea::{operator}", lib=_library)
+    def _(info, dims, *arguments):
+        folded = [_folded(*one, info.batch_size) for one in zip(arguments[:tensors], dims)]
+        results = getattr(torch.ops.fovea, operator)(*folded, *arguments[tensors:])
+        batch = folded[0].shape[0] // info.batch_size
+        return tuple(one.unflatten(0, (info.batch_size, batch)) for one in results), (0,) * len(results)
+
+
+_register_vmap("attention", 3)
+_register_vmap("attention_backward", 6)
+
+
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, *words):
         out, lse = torch.ops.fovea.attention(q, k, v, *words)
-        ctx.save_for_backward(q, k, v, out, lse)
-        ctx.words = words
-        ctx.mark_non_differentiable(lse)
+        _MappedAttention.setup_context(ctx, (q, k, v, *words), (out, lse))
         return out, lse
 
     @staticmethod
     def backward(ctx, dout, _):
-        if torch.is_grad_enabled():
-            raise Unsupported("fovea.torch: attention has no second derivative; wanted no create_graph=True",
-                              "unsupported")
-        if dout.stride(-1) != 1:  # such as the gradient of a sum
-            dout = dout.contiguous()
+        dout = gradient_of_result(dout)
         gradients = torch.ops.fovea.attention_backward(dout, *ctx.saved_tensors, *ctx.words)
         return *gradients, *[None] * len(ctx.words)
 
 
-def _sides(window):
+class _MappedAttention(_Attention):
+    """The form that vmap can map. PyTorch takes tens of microseconds longer to call it."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(q, k, v, *words):
+        return torch.ops.fovea.attention(q, k, v, *words)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs[:3], *output)
+        ctx.words = inputs[3:]
+        ctx.mark_non_differentiable(output[1])
+
+
+def sides_of(window):
+    """(left, right) of a window, None where there is no limit."""
     if window is None:
         return None, None
     if not isinstance(window, (tuple, list)) or len(window) != 2:
@@ -73,23 +115,26 @@ def _sides(window):
     return window
 
 
-def _cast(tensors):
-    """Under autocast, to its type."""
+def cast(tensors):
+    """Tensors, of which some may be None; under autocast in its type."""
     device = tensors[0].device.type
     if not torch.is_autocast_enabled(device):
         return tensors
-    return [one.to(torch.get_autocast_dtype(device)) for one in tensors]
+    dtype = torch.get_autocast_dtype(device)
+    return [None if one is None else one.to(dtype) for one in tensors]
 
 
 def attention(q, k, v, *, causal=False, window=None, align=None, scale=None, layout="bhld", return_lse=False):
     """fovea.attention with autograd: the result, or (out, lse) with return_lse. lse has no gradient.
 
-    A second derivative is refused. Under autocast q, k and v are cast to its type.
+    A second derivative is refused. Under autocast q, k and v are cast to its type. The dimension that torch.vmap maps
+    becomes part of the batch; an input without it is copied for each element.
     """
-    left, right = _sides(window)
+    left, right = sides_of(window)
     if scale is not None and not isinstance(scale, (int, float)):
         raise TypeError(f"scale: got {scale!r}; wanted a number, or None for 1 / sqrt(columns of q)")
-    out, lse = _Attention.apply(*_cast((q, k, v)), causal, left, right, align, scale, layout)
+    function = _MappedAttention if torch._C._are_functorch_transforms_active() else _Attention
+    out, lse = function.apply(*cast((q, k, v)), causal, left, right, align, scale, layout)
     return (out, lse) if return_lse else out
 
 

@@ -83,6 +83,9 @@ def test_gradients_on_request():
     no_dq, only_dk, only_dv = fovea.attention_backward(p.dout, *p.inputs, out, lse, gradients="kv")
     assert no_dq is None and numpy.array_equal(only_dk, dk) and numpy.array_equal(only_dv, dv)
     assert numpy.array_equal(fovea.attention_backward(p.dout, *p.inputs, out, lse, gradients="q")[0], dq)
+    mine = numpy.full_like(dq, numpy.nan)
+    assert fovea.attention_backward(p.dout, *p.inputs, out, lse, gradients="q", dq=mine)[0] is mine
+    assert numpy.array_equal(mine, dq)
 
 
 def test_any_number_of_threads_gives_the_same_bits():

@@ -87,6 +87,13 @@ def test_backward_refuses_other_letters(gradients):
         fovea.attention_backward(P.dout, *P.inputs, OUT, LSE, gradients=gradients)
 
 
+@pytest.mark.parametrize("arrays, words", [({"gradients": "q", "dk": P.k}, "dk: got an array.*'q'.*wanted None"),
+                                           ({"dq": P.q[0]}, "dq: got 3 dimensions"), ({"dq": P.q[:1]}, "`dq`")])
+def test_backward_refuses_other_arrays_for_gradients(arrays, words):
+    with pytest.raises(ValueError, match=words):
+        fovea.attention_backward(P.dout, *P.inputs, OUT, LSE, **arrays)
+
+
 def test_backward_refuses_an_lse_of_another_shape():
     with pytest.raises(fovea.InvalidArgument, match="`lse`"):
         fovea.attention_backward(P.dout, *P.inputs, OUT, LSE[:1])

@@ -80,6 +80,33 @@ def test_compiled_without_a_break_to_the_same_bits(device):
     assert all(torch.equal(*pair) for pair in zip(gradients(compiled, inputs), gradients(function, inputs)))
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dims", [(0, 0, 0), (1, 0, -1), (0, None, None), (None, 0, None)], ids=str)
+def test_vmap(device, dims):
+    """The same bits as one call after the other; gradients of inputs that are not mapped are sums."""
+    inputs = [one.detach() for one in tensors(device, heads=(4, 2, 2))]
+    inputs = [one if dim is None else torch.stack([one, -one, 2 * one], dim) for one, dim in zip(inputs, dims)]
+    inputs = [one.requires_grad_() for one in inputs]
+
+    def function(q, k, v):
+        return fovea.torch.attention(q, k, v, causal=True)
+
+    def one_by_one(*inputs):
+        singles = [[one] * 3 if dim is None else one.unbind(dim) for one, dim in zip(inputs, dims)]
+        return torch.stack([function(*(one.contiguous() for one in single)) for single in zip(*singles)])
+    results, wanted = gradients(torch.vmap(function, dims), inputs), gradients(one_by_one, inputs)
+    for result, other, dim in zip(results, wanted, (0, *dims), strict=True):
+        assert torch.equal(result, other) if dim is not None else torch.allclose(result, other, atol=1e-5)
+
+
+def test_vmap_of_a_vmap_and_of_lse():
+    q, k, v = (torch.stack([one, -one]) for one in tensors(requires_grad=False))
+    _, lse = fovea.torch.attention(q[1], k[1], v[1], return_lse=True)
+    mapped = torch.vmap(lambda *qkv: fovea.torch.attention(*qkv, return_lse=True)[1])
+    assert torch.equal(mapped(q, k, v)[1], lse)
+    assert torch.equal(torch.vmap(mapped)(*(one[None] for one in (q, k, v)))[0, 1], lse)
+
+
 def test_autocast():
     inputs = tensors()
     with torch.autocast("cpu", torch.bfloat16):
