@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
@@ -227,9 +226,3 @@ def test_what_fails_later_is_an_error_of_xla():
 def test_the_interface_to_xla_is_that_of_its_headers():
     includes = [f"-I{jax.ffi.include_dir()}", f"-I{TESTS.parents[1] / 'python/extension'}"]
     subprocess.run(["c++", "-std=c++20", "-fsyntax-only", *includes, TESTS / "xla_ffi_layout.cpp"], check=True)
-
-
-def test_the_example_of_the_page_runs():
-    page = (TESTS.parents[1] / "docs/python.md").read_text()
-    program = re.search(r"^ {4}import jax\n(?: {4}.*\n|\n(?= {4}))+", page, re.MULTILINE)[0]
-    subprocess.run([sys.executable, "-c", re.sub("^ {4}", "", program, flags=re.MULTILINE)], check=True, timeout=120)
