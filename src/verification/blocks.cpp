@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
+#include <mutex>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -17,9 +19,16 @@ constexpr double kWorthThreads = 2e7;  // multiply-adds
 void for_each_block(std::int64_t total, std::int64_t width, double multiply_adds,
                     const std::function<void(std::int64_t first, std::int64_t count)>& work) {
   std::atomic<std::int64_t> next = 0;
+  std::exception_ptr failure;
+  std::mutex failing;
   const auto take = [&] {
-    for (std::int64_t at = next.fetch_add(width); at < total; at = next.fetch_add(width))
-      work(at, std::min(width, total - at));
+    try {
+      for (std::int64_t at = next.fetch_add(width); at < total; at = next.fetch_add(width))
+        work(at, std::min(width, total - at));
+    } catch (...) {
+      const std::lock_guard lock(failing);
+      failure = std::current_exception();
+    }
   };
   std::vector<std::jthread> others;
   const std::int64_t blocks = (total + width - 1) / width;
@@ -30,6 +39,8 @@ void for_each_block(std::int64_t total, std::int64_t width, double multiply_adds
   } catch (const std::system_error&) {  // no further thread: those that started share the work
   }
   take();
+  others.clear();  // joins them
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace fovea::verification

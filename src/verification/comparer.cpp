@@ -139,7 +139,7 @@ Errors errors_of(const RowValues& got, const RowValues& reference) {
   return all;
 }
 
-ErrorSize size_of(const Errors& errors, const RowValues& reference) {
+ErrorSize error_size_of(const Errors& errors, const RowValues& reference) {
   ErrorSize size;
   for (std::size_t row = 0; row < errors.rows.size(); ++row) {
     const double error = errors.error_of(row);
@@ -184,7 +184,7 @@ void ErrorSize::raise_to(const ErrorSize& other) {
 }
 
 ErrorSize error_of(const RowValues& got, const RowValues& reference) {
-  return size_of(errors_of(got, reference), reference);
+  return error_size_of(errors_of(got, reference), reference);
 }
 
 double half_ulp(DType type, double value) {
@@ -218,7 +218,7 @@ TensorError compare(const std::string& tensor, const RowValues& got, const RowVa
   TensorError result{.tensor = tensor, .detail = shape_difference(got, reference)};
   if (!result.detail.empty()) return result;
   const Errors errors = errors_of(got, reference);
-  const ErrorSize size = size_of(errors, reference);
+  const ErrorSize size = error_size_of(errors, reference);
   result.rel_l2 = size.rel_l2;
   result.max_abs = size.max_abs;
   const double rms = errors.root_mean_square, floor = std::max(half_ulp(bound.stored, rms), kLeastNormal);

@@ -18,7 +18,7 @@ struct ExpectedTensor {
 
 struct Expectation {
   bool sampled = false;       // rows were sampled, because the problem is large
-  bool of_outputs = false;    // made from the outputs of one call; those of another call have another expectation
+  bool of_outputs = false;    // made from the outputs of one call, so it judges only that call
   std::string unjudged = {};  // why some results cannot be judged; empty if all can
   std::vector<ExpectedTensor> tensors;
   // Measure the plain evaluation more often, which may raise the bounds. Both read the inputs that the expectation was

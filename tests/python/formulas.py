@@ -2,7 +2,19 @@
 
 import dataclasses
 
+import ml_dtypes
 import numpy
+
+TYPES = [numpy.float32, numpy.float16, ml_dtypes.bfloat16]
+# Arguments of the call, lengths, and the keys that are seen.
+MASKS = {
+    "none": ({}, (33, 70), {}),
+    "causal": ({"causal": True}, (70, 70), {"right": 0}),
+    "causal, top left": ({"causal": True, "align": "top_left"}, (33, 70), {"right": 0}),
+    "causal, bottom right": ({"causal": True, "align": "bottom_right"}, (33, 70), {"right": 0, "offset": 37}),
+    "window": ({"window": (20, 5)}, (70, 70), {"left": 20, "right": 5}),
+    "causal window": ({"causal": True, "window": [20, None]}, (70, 70), {"left": 20, "right": 0}),
+}
 
 
 @dataclasses.dataclass

@@ -1,22 +1,10 @@
 """Calls on arrays of NumPy: results against the formulas, layouts, masks, plans, explanations."""
 
-import ml_dtypes
 import numpy
 import pytest
 
 import fovea
 import formulas
-
-TYPES = [numpy.float32, numpy.float16, ml_dtypes.bfloat16]
-# Arguments of the call, lengths, and the keys that are seen.
-MASKS = {
-    "none": ({}, (33, 70), {}),
-    "causal": ({"causal": True}, (70, 70), {"right": 0}),
-    "causal, top left": ({"causal": True, "align": "top_left"}, (33, 70), {"right": 0}),
-    "causal, bottom right": ({"causal": True, "align": "bottom_right"}, (33, 70), {"right": 0, "offset": 37}),
-    "window": ({"window": (20, 5)}, (70, 70), {"left": 20, "right": 5}),
-    "causal window": ({"causal": True, "window": [20, None]}, (70, 70), {"left": 20, "right": 0}),
-}
 
 
 def transposed(array):
@@ -24,10 +12,10 @@ def transposed(array):
     return array.swapaxes(1, 2)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("dtype", formulas.TYPES)
+@pytest.mark.parametrize("mask", formulas.MASKS)
 def test_forward_and_backward_are_the_formulas(dtype, mask):
-    arguments, lengths, seen = MASKS[mask]
+    arguments, lengths, seen = formulas.MASKS[mask]
     p = formulas.problem(dtype, lengths=lengths, visible=formulas.window(lengths, **seen) if seen else None)
     out, lse = fovea.attention(*p.inputs, **arguments)
     assert out.dtype == dtype and lse.dtype == numpy.float32

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 
-import ml_dtypes
 import numpy
 import pytest
 
@@ -18,16 +17,6 @@ import fovea.jax  # noqa: E402, without JAX there is nothing to import
 
 TESTS = pathlib.Path(__file__).resolve().parent
 DEVICES = ["cpu"] + (["gpu"] if jax.default_backend() == "gpu" else [])
-TYPES = [numpy.float32, numpy.float16, ml_dtypes.bfloat16]
-# Arguments of the call, lengths, and the keys that are seen.
-MASKS = {
-    "none": ({}, (33, 70), {}),
-    "causal": ({"causal": True}, (70, 70), {"right": 0}),
-    "causal, top left": ({"causal": True, "align": "top_left"}, (33, 70), {"right": 0}),
-    "causal, bottom right": ({"causal": True, "align": "bottom_right"}, (33, 70), {"right": 0, "offset": 37}),
-    "window": ({"window": (20, 5)}, (70, 70), {"left": 20, "right": 5}),
-    "causal window": ({"causal": True, "window": [20, None]}, (70, 70), {"left": 20, "right": 0}),
-}
 
 
 def placed(arrays, device="cpu"):
@@ -52,11 +41,11 @@ def all_results(inputs, dout, **arguments):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", formulas.TYPES)
 @pytest.mark.parametrize("layout", ["bhld", "blhd"])
-@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("mask", formulas.MASKS)
 def test_forward_and_gradients_are_the_formulas(device, dtype, layout, mask):
-    arguments, lengths, seen = MASKS[mask]
+    arguments, lengths, seen = formulas.MASKS[mask]
     p = formulas.problem(dtype, lengths=lengths, visible=formulas.window(lengths, **seen) if seen else None)
     *inputs, dout = placed((*p.inputs, p.dout), device)
     if layout == "blhd":
@@ -74,7 +63,7 @@ def test_forward_and_gradients_are_the_formulas(device, dtype, layout, mask):
         formulas.assert_close(one, exact_one, plain_one.astype(one.dtype))
 
 
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", formulas.TYPES)
 @pytest.mark.parametrize("arguments", [{}, {"causal": True, "scale": 0.3}, {"window": (9, 4), "scale": 0}], ids=str)
 def test_the_bits_are_those_of_numpy_arrays(dtype, arguments):
     p = formulas.problem(dtype)

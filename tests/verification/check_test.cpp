@@ -296,8 +296,8 @@ TEST(Check, MeasuresMoreWhereOneRowOutweighsAllOthers) {
   }
 }
 
-// All scores are 0 in fp32, so P of each of the 32 keys is exactly 1/32, and dv = dout / 32. An exp that is accurate to a
-// unit in the last place gives the next number.
+// All scores are 0 in fp32, so P of each of the 32 keys is exactly 1/32, and dv = dout / 32. An exp that is accurate to
+// a unit in the last place gives the next number.
 TEST(Check, MeasuresMoreWhereEqualProbabilitiesAreAPowerOfTwo) {
   const AttentionCase c =
       attention_case("pass=bwd b=3 hq=1 lq=1 lk=32 d=31 dtype=fp32 mask=none data=denormal seed=993652493");
@@ -311,6 +311,19 @@ TEST(Check, MeasuresMoreWhereEqualProbabilitiesAreAPowerOfTwo) {
     EXPECT_FALSE(compare(without_more(expected), tensors.backward()).ok);
     const Verdict verdict = compare(expected, tensors.backward());
     EXPECT_EQ(verdict.ok, passes) << verdict.reason();
+  }
+}
+
+// Of a sample, backward is expected from the call's own out; of a whole problem, from the inputs.
+TEST(Check, GradientsOfASampleAreExpectedOfOneCallOnly) {
+  for (const auto& [line, sampled] :
+       {std::pair{"pass=e2e lq=140000 lk=1 d=64", true}, {"pass=e2e lq=140 lk=1 d=64", false}}) {
+    const verification::AttentionCase c = verification::attention_case(line);
+    const CaseTensors tensors = solved(c);
+    const Expectation expected = expect_backward(backward_problem(c), tensors.backward(), 1);
+    EXPECT_EQ(expected.sampled, sampled);
+    EXPECT_EQ(expected.of_outputs, sampled);
+    EXPECT_TRUE(compare(expected, tensors.backward()).ok);
   }
 }
 

@@ -115,6 +115,21 @@ TEST(Comparer, FailsOnOneWrongElementInAMillion) {
   EXPECT_FALSE(judge(wrong, reference).ok);
 }
 
+// Several threads compare so many elements.
+TEST(Comparer, NamesTheFirstWrongElementOfFourMillion) {
+  constexpr std::int64_t kMany = 4096, kWide = 1024;
+  RowValues reference{{}, kWide, std::vector<double>(kMany * kWide, 1.0)};
+  for (std::int64_t row = 0; row < kMany; ++row) reference.rows.push_back({0, 0, row});
+  RowValues wrong = reference;
+  wrong.values[3000 * kWide + 5] = wrong.values[2000 * kWide + 7] = kNan;
+  EXPECT_NE(judge(wrong, reference).detail.find("[0, 0, 2000, 7]"), std::string::npos);
+  wrong = reference;
+  wrong.values[4000 * kWide + 9] = 2;
+  EXPECT_NE(judge(wrong, reference).detail.find("[0, 0, 4000, 9]"), std::string::npos);
+  EXPECT_EQ(error_of(wrong, reference).max_abs, 1);
+  EXPECT_TRUE(judge(reference, reference).ok);
+}
+
 TEST(Comparer, FailsOnASmallRowWithEveryElementWrong) {
   RowValues reference = some_values();
   for (std::int64_t c = 0; c < kColumns; ++c) reference.values[static_cast<std::size_t>(2 * kColumns + c)] *= 1e-3;

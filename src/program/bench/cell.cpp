@@ -74,6 +74,7 @@ std::vector<Row> CellBench::run(const verification::Case& c, const std::function
     AnswerChecker checker(c, places_, inputs_);
     for (const auto& together : batches_of(c, entries)) {
       for (Entry* entry : together) check(c, *entry, checker);
+      give_freed_memory_back();  // contenders may need it while they are timed
       time_all(c, together, checker, after_turn);
       for (const Entry* entry : together) count_crashes(*entry);
       drop_all();

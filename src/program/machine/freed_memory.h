@@ -1,4 +1,4 @@
-// The memory that this process has freed. Pages that are new cost more than the work of a check on them.
+// Memory that this process has freed and allocates again. New pages from the system cost more than the work on them.
 #pragma once
 
 namespace fovea::program {

@@ -2,16 +2,13 @@
 #include "verification/attention/evaluation.h"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <mutex>
 #include <set>
-#include <thread>
 #include <tuple>
 
 #include "attention/reference/head.h"
 #include "core/float16.h"
 #include "core/random.h"
+#include "verification/blocks.h"
 
 namespace fovea::verification {
 namespace {
@@ -67,24 +64,9 @@ std::vector<HeadIndex> heads_of(const std::vector<RowIndex>& rows) {
 // its own rows, so the values do not depend on the threads.
 template <class Work>
 void for_each_head(const std::vector<HeadIndex>& heads, bool few_and_long, const Work& work) {
-  std::atomic<std::size_t> next = 0;
-  std::exception_ptr failure;
-  std::mutex failing;
-  const auto take = [&] {
-    try {
-      for (std::size_t n = next++; n < heads.size(); n = next++) work(heads[n]);
-    } catch (...) {
-      const std::lock_guard lock(failing);
-      failure = std::current_exception();
-    }
-  };
-  std::vector<std::jthread> others;
-  const std::size_t wanted =
-      few_and_long ? std::min<std::size_t>(heads.size(), std::thread::hardware_concurrency()) : 1;
-  while (others.size() + 1 < wanted) others.emplace_back(take);
-  take();
-  others.clear();
-  if (failure) std::rethrow_exception(failure);
+  const double multiply_adds = few_and_long ? kCompleteFlops : 0;  // a sample is worth threads
+  for_each_block(std::ssize(heads), 1, multiply_adds,
+                 [&](std::int64_t n, std::int64_t) { work(heads[static_cast<std::size_t>(n)]); });
 }
 
 template <class MakeHead>
