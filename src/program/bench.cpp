@@ -10,6 +10,7 @@
 
 #include "core/check.h"
 #include "cuda/measure/device_memory.h"
+#include "cuda/measure/stream_timer.h"
 #include "fovea/attention.h"
 #include "fovea/threads.h"
 #include "program/bench/limits.h"
@@ -204,6 +205,10 @@ CellSettings cell_settings(const BenchOptions& o, const Subject& subject, Device
       o.memory_limit.empty() ? usable_memory(device, machine, contenders) : parse_memory(o.memory_limit);
   settings.device = device;
   if (!o.timing.empty()) settings.timing = o.timing;
+  // The other turns begin with many untimed calls, which short turns would repeat too often.
+  if (device == DeviceKind::cuda && settings.timing != "eager" && settings.timing != "host")
+    settings.limits.turn = kGpuTurnSeconds;
+  if (settings.timing == "graph") settings.limits.least_sample = cuda::kSecondsInARow;
   settings.seed = o.seed.value_or(0);
   return settings;
 }

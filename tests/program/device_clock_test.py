@@ -236,7 +236,8 @@ class DeviceTiming(unittest.TestCase):
         self.assertEqual(self.torch.cuda.rests, 1, "but before its first call")
 
     def test_both_kinds_of_worker_make_as_many_runs_in_a_row(self):
-        text = (ROOT / "src/cuda/measure/stream_timer.cpp").read_text()
+        folder = ROOT / "src/cuda/measure"
+        text = (folder / "stream_timer.h").read_text() + (folder / "stream_timer.cpp").read_text()
         self.assertIn(f"kMostInARow = {device_clock.MOST_IN_A_ROW};", text)
         self.assertIn(f"kSecondsInARow = {device_clock.SECONDS_IN_A_ROW * 1e3:.0f}e-3;", text)
         self.assertIn(f"kSettling{{{device_clock.SETTLING_SECONDS * 1e3:.0f}}};", text)

@@ -51,6 +51,30 @@ TEST(Sampler, TurnsOfShortRunsBeginWithUntimedOnes) {
   EXPECT_EQ(leads.back(), 1);
 }
 
+TEST(Sampler, SamplesOfManyRunsFillATurnByWhatTheyTakeTogether) {
+  std::vector<int> turns;
+  const SampleSource source{"graph", [&turns](int runs, int) {
+                              turns.push_back(runs);
+                              return std::vector<double>(static_cast<std::size_t>(runs), 20e-6);
+                            }};
+  sample_interleaved({source}, {.repeat_for = 0.01, .turn = 5e-3, .least_sample = 2e-3}, 1);
+  EXPECT_EQ(turns.back(), 2);
+}
+
+// A clock that changes from turn to turn, and not within one: 15 samples of a turn are no better than one.
+TEST(Sampler, ManySamplesOfDifferentTurnsAreNoQuietSource) {
+  int turn = 0;
+  const SampleSource source{"clock", [&turn](int runs, int) {
+                              const double seconds = ++turn % 2 == 0 ? 1.00e-3 : 1.04e-3;
+                              return std::vector<double>(static_cast<std::size_t>(runs), seconds);
+                            }};
+  const auto outcomes = sample_interleaved({source}, {.repeat_for = 10}, 1);
+  EXPECT_EQ(outcomes[0].samples.size(), static_cast<std::size_t>(kMostSamples));
+  turn = 0;
+  const auto short_turns = sample_interleaved({source}, {.repeat_for = 10, .turn = 5e-3}, 1);
+  EXPECT_LT(short_turns[0].samples.size(), static_cast<std::size_t>(kMostSamples));
+}
+
 TEST(Sampler, TakesAtLeastThreeSamples) {
   Pattern slow{"slow", {30}, nullptr};
   const auto outcomes = sample_interleaved({slow.source()}, {.repeat_for = 10}, 1);
@@ -62,7 +86,7 @@ TEST(Sampler, AShortSamplingHasThreeTurnsOfEach) {
   std::vector<std::string> calls;
   Pattern a{"a", {0.005}, &calls}, b{"b", {0.005}, &calls};
   const auto outcomes = sample_interleaved({a.source(), b.source()}, {.repeat_for = 0.001}, 1);
-  EXPECT_EQ(outcomes[0].samples.size(), 4u * kLeastTurns);  // kRoundSeconds hold four runs
+  EXPECT_EQ(outcomes[0].samples.size(), 4u * kLeastTurns);  // kTurnSeconds hold four runs
   EXPECT_EQ(outcomes[1].samples.size(), 4u * kLeastTurns);
 }
 

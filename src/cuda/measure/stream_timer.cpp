@@ -18,8 +18,6 @@ namespace {
 
 constexpr std::int64_t kFlushBytes = std::int64_t{512} << 20;  // more than twice any L2 cache; takes 130 us on an H200
 constexpr int kMostWrites = 16;
-constexpr int kMostInARow = 100;  // runs of a sample, with graph and eager
-constexpr double kSecondsInARow = 2e-3;
 constexpr std::chrono::milliseconds kSettling{100};
 
 struct EventPair {

@@ -16,6 +16,10 @@ enum class Timing : std::uint8_t {
   eager   // up to 100 runs in a row, which the host enqueues meanwhile: the slower of host and device decides
 };
 
+// Seconds of a graph, if runs are shorter: of at most kMostInARow runs. The same with eager.
+inline constexpr double kSecondsInARow = 2e-3;
+inline constexpr int kMostInARow = 100;
+
 class StreamTimer {
  public:
   explicit StreamTimer(Timing timing);

@@ -44,7 +44,7 @@ class Turn {
         for (const double s : source_.sample(runs == 0 ? 1 : runs_per_turn(), 0)) {
           total += s;
           ++runs;
-          typical_ = s;
+          typical_ = std::max(s, limits_.least_sample);
         }
       }
     });
@@ -57,8 +57,8 @@ class Turn {
       const auto taken = source_.sample(runs, runs > 1 ? lead() : 0);
       // Rounds to nanoseconds: further digits are noise and would only lengthen the records.
       for (const double s : taken) outcome_.samples.push_back(std::round(s * 1e9) / 1e9);
+      if (!taken.empty()) turn_medians_.push_back(statistics_of(taken).median);
     });
-    ++turns_;
     if (!done_) done_ = enough();
   }
 
@@ -83,24 +83,25 @@ class Turn {
     done_ = true;
   }
 
-  int runs_per_turn() const { return typical_ > 0 ? std::clamp(static_cast<int>(kRoundSeconds / typical_), 1, 50) : 1; }
+  int runs_per_turn() const { return typical_ > 0 ? std::clamp(static_cast<int>(limits_.turn / typical_), 1, 50) : 1; }
 
   int lead() const { return std::clamp(static_cast<int>(limits_.settle / typical_), 1, kMostLead); }
 
   bool enough() {
     const auto& samples = outcome_.samples;
     const auto n = static_cast<int>(samples.size());
-    if (n < kLeastSamples || turns_ < kLeastTurns) return false;
+    if (n < kLeastSamples || std::ssize(turn_medians_) < kLeastTurns) return false;
     const double total = std::accumulate(samples.begin(), samples.end(), 0.0);
     if (n >= kMostSamples || total >= limits_.repeat_for || spent_ >= 2 * limits_.repeat_for) return true;
-    return n >= kEnoughSamples && total >= kEnoughSeconds && relative_notch(samples) < kQuietNotch;
+    return n >= kEnoughSamples && total >= kEnoughSeconds && relative_notch(samples) < kQuietNotch &&
+           relative_notch(turn_medians_) < kQuietTurns;
   }
 
   const SampleSource& source_;
   SampleOutcome& outcome_;
   const SamplingLimits& limits_;
+  std::vector<double> turn_medians_;
   double typical_ = 0, spent_ = 0;
-  int turns_ = 0;
   bool done_ = false;
 };
 

@@ -9,12 +9,18 @@
 
 namespace fovea::program {
 
+// A contender's turn.
+inline constexpr double kTurnSeconds = 0.02;      // long enough to fill a CPU's caches with its data
+inline constexpr double kGpuTurnSeconds = 0.005;  // contenders of a round share the clock, which changes slower
+
 struct SamplingLimits {
   double repeat_for = 10;  // seconds of samples per contender that suffice, beyond the least samples and turns
   double timeout = 60;     // maximum seconds until a contender has the minimum number of samples
   // Seconds of untimed runs at the start of a turn. A process that goes on after a pause needs some milliseconds until
   // its threads run on processors of their own.
   double settle = 0;
+  double turn = kTurnSeconds;
+  double least_sample = 0;  // seconds that a sample takes at least, if it is a mean over many runs
 };
 
 inline constexpr int kLeastSamples = 3;
@@ -22,10 +28,10 @@ inline constexpr int kLeastTurns = 3;  // in one round, whoever comes first may 
 inline constexpr int kMostSamples = 500;
 inline constexpr int kEnoughSamples = 20;      // at least so many before low noise may end the sampling
 inline constexpr double kEnoughSeconds = 0.3;  // likewise
-inline constexpr double kQuietNotch = 0.005;   // below this half-width of the median's 95 % notch, the noise is low
+inline constexpr double kQuietNotch = 0.005;   // below this half-width of the median's 95 % notch, the noise is low,
+inline constexpr double kQuietTurns = 0.01;    // if this is so of the turns' medians: samples of a turn are alike
 inline constexpr double kNoisySpread = 0.05;   // (q3 - q1) / median above which a row is flagged noisy
 inline constexpr double kMostHostBound = 0.1;  // share of host-bound samples above which a row is flagged host_bound
-inline constexpr double kRoundSeconds = 0.02;  // a contender's turn: long enough to fill the caches with its own data
 
 // A contender to sample. `sample` makes `lead` untimed runs, then `runs` timed ones. It may throw WorkerFailure, which
 // ends only this contender.

@@ -18,7 +18,8 @@ constexpr double kSmallChange = 0.005;  // smaller differences count as the same
 constexpr double kWideSpread = 0.1;     // with a wider spread, equal medians do not mean equal times
 constexpr double kClockChange = 0.03;
 
-// Medians of the turns in which the samples were taken (of about kRoundSeconds each), without the outer tenths.
+// Medians of the turns in which the samples were taken (of about kTurnSeconds, or as many short ones of a GPU), without
+// the outer tenths.
 struct TurnMedians {
   double least = HUGE_VAL, most = 0;
 };
@@ -28,7 +29,7 @@ TurnMedians turn_medians(const TimeStatistics& t) {
   for (const double sample : t.samples) {
     turn.push_back(sample);
     seconds += sample;
-    if (seconds < kRoundSeconds) continue;
+    if (seconds < kTurnSeconds) continue;
     medians.push_back(statistics_of(std::move(turn)).median);
     turn.clear();
     seconds = 0;
