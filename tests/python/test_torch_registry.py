@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.attention.bias
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 

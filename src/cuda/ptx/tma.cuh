@@ -7,6 +7,12 @@
 
 namespace fovea::cuda::ptx {
 
+// The values that "createpolicy.fractional" makes for all of the lines; sm_80.
+enum class CachePolicy : std::uint64_t {
+  evict_normal = 0x1000000000000000,
+  evict_first = 0x12F0000000000000,  // these lines make room before others
+};
+
 // Loads the box from element (x, y, z, w) on, x the dimension of stride 1. What lies outside the tensor arrives as
 // zeros. All bytes of the box count in the barrier's phase. "cp.async.bulk.tensor.4d", sm_90.
 __device__ __forceinline__ void tma_load_4d(std::uint32_t shared_address, const void* map, std::uint32_t barrier, int x,
@@ -18,7 +24,17 @@ __device__ __forceinline__ void tma_load_4d(std::uint32_t shared_address, const 
       : "memory");
 }
 
-// The same for five dimensions.
+// The same with a policy for the lines that the L2 cache fetches (CachePolicy).
+__device__ __forceinline__ void tma_load_4d(std::uint32_t shared_address, const void* map, std::uint32_t barrier, int x,
+                                            int y, int z, int w, CachePolicy policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, "
+      "{%3,%4,%5,%6}], [%2], %7;" ::"r"(shared_address),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "l"(static_cast<std::uint64_t>(policy))
+      : "memory");
+}
+
+// The same for five dimensions, without a policy.
 __device__ __forceinline__ void tma_load_5d(std::uint32_t shared_address, const void* map, std::uint32_t barrier, int x,
                                             int y, int z, int w, int v) {
   asm volatile(

@@ -6,11 +6,12 @@
 namespace fovea::cuda::sm90 {
 
 struct ForwardCosts {
-  double launch;            // up to the first product, and the end of the grid
-  double counter_reset;     // a memset ahead of the kernel
-  double tail;              // share of the longest tile's time in which the last thread block runs alone
-  double memory_rate;       // bytes per second
-  double cta_memory_rate;   // the most of it that one thread block reads
+  double launch;         // up to the first product, and the end of the grid
+  double counter_reset;  // a memset ahead of the kernel
+  double tail;           // share of the longest tile's time in which the last thread block runs alone
+  // Bytes per second that n thread blocks read: memory_rate * n / (n + half_rate_ctas), at most cta_memory_rate each;
+  // in clusters the share `cluster_memory` of it.
+  double memory_rate, half_rate_ctas, cta_memory_rate, cluster_memory;
   double combine;           // launch of the combine, and its first reads, of cold memory
   double combine_column;    // per column and split: a warp combines a row split by split
   double cluster_barriers;  // both barriers of a cluster
@@ -51,18 +52,21 @@ struct ArchSpec {
 
 // One H200, the only chip that was measured; every device uses its row. All constants are fitted:
 // - forward to preset h200-dense, as the tiles' own times are, and to calls with splits; the runs are in
-//   docs/kernels/sm90_forward_notebook.md, steps 2, 5 and 6, and its last section for cold calls.
+//   docs/kernels/sm90_forward_notebook.md, steps 2, 5 and 6, its section of 2026-11-27 for cold calls, and the last one
+//   for the rates of memory.
 // - backward to the calls that backward_times.h names. The rate of the preprocess is fitted to 19 later calls of the
-//   same file: the first 2,308 ran with a slower preprocess. Today's reads 3.1e12 bytes per second, here and in cuda.any.
-//   The rates stay until both are timed anew, since cuda.any's times hold the slower one too. The costs of splits are
-//   fitted to calls that were timed when there were splits (docs/kernels/sm90_backward_notebook.md, step 7).
+//   same file: the first 2,308 ran with a slower preprocess. Today's reads 3.1e12 bytes per second, here and in
+//   cuda.any. The rates stay until both are timed anew, since cuda.any's times hold the slower one too. The costs of
+//   splits are fitted to calls that were timed when there were splits (docs/kernels/sm90_backward_notebook.md, step 7).
 // - two_pass to the 964 calls of more than 128 columns that both implementations took in
 //   results/h200/hopper_sweep.csv.xz.
 inline constexpr ArchSpec kH200{.forward = {.launch = 3.0e-6,
                                             .counter_reset = 1.5e-6,
                                             .tail = 0.15,
-                                            .memory_rate = 4.0e12,
-                                            .cta_memory_rate = 3.2e10,
+                                            .memory_rate = 4.9e12,
+                                            .half_rate_ctas = 10,
+                                            .cta_memory_rate = 1.25e11,
+                                            .cluster_memory = 0.92,
                                             .combine = 8.8e-6,
                                             .combine_column = 4.1e-9,
                                             .cluster_barriers = 1.0e-6,

@@ -92,6 +92,12 @@ double busiest(const AttentionProblem& p, const ForwardInstance& instance, const
   return reset + std::max(longest, even + later_splits + kCosts.tail * longest);
 }
 
+double memory_rate(std::int64_t ctas, bool in_cluster) {
+  const auto n = static_cast<double>(ctas);
+  const double rate = std::min(kCosts.memory_rate * n / (n + kCosts.half_rate_ctas), kCosts.cta_memory_rate * n);
+  return in_cluster ? rate * kCosts.cluster_memory : rate;
+}
+
 }  // namespace
 
 Visits visits_of(const AttentionProblem& p, const ForwardTile& tile, std::int64_t packed_heads) {
@@ -105,10 +111,9 @@ Visits visits_of(const AttentionProblem& p, const ForwardTile& tile, std::int64_
 double seconds_of(const AttentionProblem& p, const ForwardInstance& instance, const Division& division,
                   const Visits& visits, int sms, double limit) {
   const std::int64_t ctas = std::min<std::int64_t>(visits.tiles * division.splits, sms);
-  const double memory_rate = std::min(kCosts.memory_rate, kCosts.cta_memory_rate * static_cast<double>(ctas));
   const double work =
       busiest(p, instance, division, visits, division.in_cluster ? division.resident : ctas, limit - kCosts.launch);
-  const double seconds = kCosts.launch + std::max(work, bytes(p) / memory_rate);
+  const double seconds = kCosts.launch + std::max(work, bytes(p) / memory_rate(ctas, division.in_cluster));
   if (division.splits == 1 || division.in_cluster) return seconds;
   // Every split writes fp32 partials, which the combine reads.
   const double partials =

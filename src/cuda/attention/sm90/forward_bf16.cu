@@ -12,6 +12,7 @@ std::span<const ForwardInstance> forward_bf16() {
       forward_instance<__nv_bfloat16, Forward64OneWarpgroup>(),
       forward_instance<__nv_bfloat16, Forward128>(),
       forward_instance<__nv_bfloat16, Forward128OneWarpgroup>(),
+      forward_instance<__nv_bfloat16, Forward128OneWarpgroupShortSequences>(),
       forward_instance<__nv_bfloat16, Forward192With128>(),
       forward_instance<__nv_bfloat16, Forward192>(),
       forward_instance<__nv_bfloat16, Forward256>(),

@@ -12,6 +12,7 @@ std::span<const ForwardInstance> forward_fp16() {
       forward_instance<__half, Forward64OneWarpgroup>(),
       forward_instance<__half, Forward128>(),
       forward_instance<__half, Forward128OneWarpgroup>(),
+      forward_instance<__half, Forward128OneWarpgroupShortSequences>(),
       forward_instance<__half, Forward192With128>(),
       forward_instance<__half, Forward192>(),
       forward_instance<__half, Forward256>(),

@@ -10,12 +10,12 @@ namespace fovea::cuda::sm90 {
 // Loads the rows of one K or V tile, panel by panel, into the stage at `to`.
 template <int kRows, int kColumns>
 __device__ __forceinline__ void load_panels(std::byte* to, const CUtensorMap& map, std::uint64_t& full, int row,
-                                            int head, int batch) {
+                                            int head, int batch, ptx::CachePolicy policy) {
   const std::uint32_t barrier = shared_address(&full), address = shared_address(to);
   ptx::mbarrier_arrive_expect(barrier, kRows * kColumns * 2);
 #pragma unroll
   for (int panel = 0; panel < kColumns / kPanelColumns; ++panel)
-    ptx::tma_load_4d(address + panel * kRows * 128, &map, barrier, panel * kPanelColumns, row, head, batch);
+    ptx::tma_load_4d(address + panel * kRows * 128, &map, barrier, panel * kPanelColumns, row, head, batch, policy);
 }
 
 template <class Tile>
@@ -26,6 +26,10 @@ struct ForwardProducer {
   RingPosition<kTile.q_stages> q{};
   RingPosition<kTile.kv_stages> k{}, v{};
   RingPosition<ForwardShared<Tile>::kTileStages> tiles{};
+
+  __device__ __forceinline__ ptx::CachePolicy policy() const {
+    return p.kv_read_once ? ptx::CachePolicy::evict_first : ptx::CachePolicy::evict_normal;
+  }
 
   // Gives the consumers the next query tile, once they have left the one that was in this stage.
   __device__ __forceinline__ void publish(const QueryTile& tile) {
@@ -50,13 +54,13 @@ struct ForwardProducer {
   __device__ __forceinline__ void load_k(const QueryTile& tile, int head_kv, int kv_tile) {
     wait_empty(shared.k_barriers, k);
     load_panels<kTile.keys, kTile.dim_qk>(shared.k[k.stage()], p.k, shared.k_barriers.full[k.stage()],
-                                          kv_tile * kTile.keys, head_kv, tile.batch);
+                                          kv_tile * kTile.keys, head_kv, tile.batch, policy());
     k.advance();
   }
   __device__ __forceinline__ void load_v(const QueryTile& tile, int head_kv, int kv_tile) {
     wait_empty(shared.v_barriers, v);
     load_panels<kTile.keys, kTile.dim_v>(shared.v[v.stage()], p.v, shared.v_barriers.full[v.stage()],
-                                         kv_tile * kTile.keys, head_kv, tile.batch);
+                                         kv_tile * kTile.keys, head_kv, tile.batch, policy());
     v.advance();
   }
   // Prefetches into the L2 cache: Q of this thread block's next tile, and every q_tiles-th K/V tile of its head. The

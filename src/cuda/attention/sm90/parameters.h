@@ -79,8 +79,9 @@ struct ForwardParameters {
   RowPacking packing;
   any::Split split;
   TileOrder order;
-  TensorRef out, lse;    // lse.data may be null
-  bool tma_out = false;  // results go through shared memory
+  bool kv_read_once = false;  // K and V lines are the first to leave the L2 cache
+  TensorRef out, lse;         // lse.data may be null
+  bool tma_out = false;       // results go through shared memory
   // If splits combine in memory, `out` is [splits, batch, heads_q, len_q, dim_v] in the workspace: fp32, not divided by
   // the sum. A split's partials start `split_stride` elements after those of the split before. States are [splits,
   // batch, heads_q, len_q]. Splits that see no key write neither.

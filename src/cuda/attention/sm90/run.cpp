@@ -179,6 +179,7 @@ void forward(const core::Plan& any_plan, const ForwardTensors& t, const core::Ru
   encode_queries(p.q, plan, t.q);
   encode(p.k, plan, "k", t.k, tile.keys);
   encode(p.v, plan, "v", t.v, tile.keys);
+  p.kv_read_once = plan.order.q_tiles == 1 && plan.packing.heads == plan.shape.group;
   set_results(p, plan, t, context.workspace);
   auto* stream = static_cast<cudaStream_t>(context.stream);
   if (plan.has_counter) {

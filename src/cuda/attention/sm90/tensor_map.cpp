@@ -51,7 +51,7 @@ bool encode(CUtensorMap& map, const void* data, const MapLayout<kDims>& layout) 
   const auto ask = [&] {
     return driver(&map, type, kDims, const_cast<void*>(data), sizes.data(), strides.data(), layout.box.data(),
                   steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                  CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   };
   CUresult status = ask();
   // A new thread has no context until it calls the runtime, and the driver encodes in a context only.
