@@ -100,9 +100,15 @@ std::int64_t section_sequences_of(const AttentionProblem& p, std::int64_t packed
   return (p.dim_v > 128 ? fit : std::min(fit, std::max(kShortSectionHeads, group))) / packed_heads;
 }
 
+// Prefetched K and V must stay in the L2 cache for the time of a query tile: those of the key heads that `ctas` query
+// tiles read together.
+bool prefetches_fit(const AttentionProblem& p, std::int64_t q_tiles, std::int64_t ctas) {
+  return divide_up(ctas, q_tiles) * p.len_k * (p.dim_qk + p.dim_v) * 2 <= kSectionBytes;
+}
+
 // Equally long tiles go head by head, and a thread block takes every gridDim.x-th. Otherwise long tiles come first
 // within a section, and thread blocks take the next one from a counter.
-TileOrder order_of(const AttentionProblem& p, const ForwardChoice& choice, bool equal) {
+TileOrder order_of(const AttentionProblem& p, const ForwardChoice& choice, bool equal, int sms) {
   const auto [packed_heads, splits, in_cluster, resident] = choice.division;
   const std::int64_t q_tiles = divide_up(p.len_q, choice.kernel->tile.rows() / packed_heads);
   const std::int64_t sequences = p.batch * p.heads_q / packed_heads;
@@ -110,7 +116,7 @@ TileOrder order_of(const AttentionProblem& p, const ForwardChoice& choice, bool 
           .sequences = static_cast<int>(sequences),
           .section_sequences = equal ? 1 : static_cast<int>(std::min(section_sequences_of(p, packed_heads), sequences)),
           .numbers = static_cast<int>(q_tiles * sequences * splits),
-          .prefetches = equal && splits == 1};
+          .prefetches = equal && splits == 1 && prefetches_fit(p, q_tiles, sms)};
 }
 
 RowPacking packing_of(const ForwardChoice& choice) {
@@ -198,7 +204,7 @@ std::shared_ptr<ForwardPlan> plan_forward(const AttentionProblem& p, const Forwa
   const Visits visits = visits_of(p, plan->kernel->tile, choice.division.packed_heads);
   plan->packing = packing_of(choice);
   plan->split = split_of(choice, visits);
-  plan->order = order_of(p, choice, visits.equal());
+  plan->order = order_of(p, choice, visits.equal(), sms);
   // A thread block of a cluster has one tile.
   plan->ctas = plan->split.in_cluster ? plan->order.numbers : std::min<std::int64_t>(plan->order.numbers, sms);
   plan->has_counter = !visits.equal() && plan->order.numbers > plan->ctas;
