@@ -37,7 +37,7 @@ std::vector<Element> integers(std::size_t count, std::mt19937& random) {
   return values;
 }
 
-// Boxes of `rows` x 64 from row 0 on, one after the other through two stages, to `to` as they lie in shared memory.
+// Boxes of `rows` x 64 from row 0 on, one after the other through two stages and with each cache policy, to `to` as they lie in shared memory.
 struct BoxParameters {
   CUtensorMap map;
   int boxes, rows, column, head, batch;
@@ -62,8 +62,12 @@ __global__ void copy_boxes(const __grid_constant__ BoxParameters p) {
         const int stage = box % 2;
         ptx::mbarrier_wait(address_of(&empty[stage]), (box / 2 % 2) ^ 1);
         ptx::mbarrier_arrive_expect(address_of(&full[stage]), p.rows * kRowBytes);
-        ptx::tma_load_4d(address_of(shared) + stage * p.rows * kRowBytes, &p.map, address_of(&full[stage]), p.column,
-                         box * p.rows, p.head, p.batch);
+        const std::uint32_t at = address_of(shared) + stage * p.rows * kRowBytes, barrier = address_of(&full[stage]);
+        if (box % 3 == 0)
+          ptx::tma_load_4d(at, &p.map, barrier, p.column, box * p.rows, p.head, p.batch);
+        else
+          ptx::tma_load_4d(at, &p.map, barrier, p.column, box * p.rows, p.head, p.batch,
+                           box % 3 == 1 ? ptx::CachePolicy::evict_normal : ptx::CachePolicy::evict_first);
       }
     } else if (threadIdx.x >= 32) {
       for (int box = 0; box < p.boxes; ++box) {
@@ -326,7 +330,7 @@ bool additions_keep_their_turns() {
 
 std::span<const NamedCheck> tma_checks() {
   static constexpr NamedCheck kChecks[] = {
-      {"tma_load_4d and mbarriers: boxes through a ring of two stages", boxes_are_exact},
+      {"tma_load_4d with each policy, and mbarriers: boxes through a ring of two stages", boxes_are_exact},
       {"tma_load_5d, tma_prefetch_5d and tma_store_4d: heads of a group in one box", boxes_of_groups_are_exact},
       {"add_float4, load_acquire and add_release: thread blocks add in turn", additions_keep_their_turns},
       {"wgmma_ss m64n64, wgmma_rs m64n64, bf16", loaded_products_are_exact<__nv_bfloat16, 64, 64>},
