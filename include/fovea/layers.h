@@ -202,8 +202,9 @@ FOVEA_API double flops(const LayerProblem& problem);
 // Bytes if every tensor of the call, `saved` included, is read or written once; accumulated gradients are read too.
 FOVEA_API double bytes(const LayerProblem& problem);
 
-// Bytes of LayerForwardTensors::saved: the latents, q, k, v, attention's result and lse, and the saved state of
-// `attention` if one is named. The same for both passes. Throws as workspace_bytes does.
+// Bytes of LayerForwardTensors::saved: q, k, v, attention's result and lse; of mla the latents; the results of norms; k
+// with the shared columns in DeepSeek's form; and the saved state of `attention` if one is named. explain() lists each
+// (docs/kernels/layers.md, "Saved state"). The same for both passes. Throws as workspace_bytes does.
 FOVEA_API std::int64_t saved_bytes(const LayerProblem& problem, std::string_view attention = {});
 
 // Both throw Error as attention_forward does (attention.h). On the CPU they give the same bits for any number of

@@ -1,6 +1,7 @@
 // The sizes' help, and the search for a preset.
 #include "program/model_options.h"
 
+#include <algorithm>
 #include <limits>
 #include <vector>
 
@@ -79,7 +80,9 @@ const model::Config& preset_named(const std::string& option, const std::string& 
     known.emplace_back(one.name);
     list += (list.empty() ? "" : ", ") + known.back();
   }
-  const std::string near = core::nearest_word(name, known);
+  // "sm" for "report-d1:sm"
+  const auto ends_so = std::ranges::find_if(known, [&](const std::string& one) { return one.ends_with(":" + name); });
+  const std::string near = ends_so != known.end() ? *ends_so : core::nearest_word(name, known);
   core::fail({.status = Status::invalid_argument,
               .argument = option,
               .problem = "no preset of this name",

@@ -189,6 +189,8 @@ TEST_F(Train, AKilledRunContinuesFromItsLastCheckpoint) {
       fovea(command("parts", kSteps, on), {.file_size_limit = static_cast<std::int64_t>(before.size() / 2)});
   EXPECT_EQ(stopped.code, 3) << stopped.err;
   EXPECT_NE(stopped.err.find("could not be written"), std::string::npos) << stopped.err;
+  EXPECT_NE(stopped.err.find("kept:   the checkpoint of step "), std::string::npos) << stopped.err;
+  EXPECT_NE(stopped.err.find("make room, then "), std::string::npos) << stopped.err;
   EXPECT_EQ(read_text(checkpoint("parts")), before);
   EXPECT_FALSE(std::filesystem::exists(checkpoint("parts") + ".partial"));
   const Ended resumed = fovea(command("parts", kSteps, on));

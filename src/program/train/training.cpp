@@ -145,6 +145,7 @@ Training::Training(const TrainingSettings& settings)
       free_before_(free_bytes(settings.device.kind)),
       model_(settings.config, extent(), settings.seed, settings.device),
       step_(start()),
+      saved_(step_),
       losses_(losses_path(), environment(), settings.resume, settings.force),
       history_(losses_.before().steps) {
   history_.erase(history_.upper_bound(step_), history_.end());
@@ -217,16 +218,31 @@ double Training::held_out_loss() {
   return sum / static_cast<double>(text_.held_out_bytes);
 }
 
-void Training::save() { save_checkpoint(checkpoint_path(), model_, words_, step_); }
+void Training::save() {
+  save_checkpoint(checkpoint_path(), model_, words_, step_);
+  saved_ = step_;
+}
+
+std::string Training::command_to_resume() const {
+  return shell_line(without_weights(settings_.typed)) + (settings_.resume ? "" : " --resume");
+}
 
 int Training::interrupted_at_step() const {
-  const std::string again = shell_line(without_weights(settings_.typed)) + (settings_.resume ? "" : " --resume");
   std::fprintf(stderr, "%lld of %lld steps done and saved; resume with %s\n", static_cast<long long>(step_),
-               static_cast<long long>(settings_.schedule.steps), again.c_str());
+               static_cast<long long>(settings_.schedule.steps), command_to_resume().c_str());
   return 130;
 }
 
 int Training::run() {
+  try {
+    return run_steps();
+  } catch (const OutputLost& lost) {
+    throw OutputLost(fmt::format("{}\n  kept:   the checkpoint of step {}\n  hint:   make room, then {}", lost.what(),
+                                 saved_, command_to_resume()));
+  }
+}
+
+int Training::run_steps() {
   const std::int64_t steps = settings_.schedule.steps;
   StepProgress progress(step_, steps);
   while (step_ < steps) {

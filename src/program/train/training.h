@@ -58,7 +58,9 @@ class Training {
   TrainingStep train(std::int64_t step);
   double held_out_loss();
   void save();
+  std::string command_to_resume() const;
   int interrupted_at_step() const;
+  int run_steps();
   std::int64_t used_bytes() const;
   void print_summary() const;
 
@@ -70,7 +72,8 @@ class Training {
   Metadata words_;
   std::int64_t free_before_;  // memory of the device
   model::Model model_;
-  std::int64_t step_;  // steps that were made
+  std::int64_t step_;   // steps that were made
+  std::int64_t saved_;  // of them, those that the checkpoint holds
   RecordFile losses_;
   std::map<std::int64_t, TrainingStep> history_;
 };
