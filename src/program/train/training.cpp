@@ -39,7 +39,7 @@ void check_settings(const TrainingSettings& s) {
                 .wanted = "256 or more"});
 }
 
-// Tells the plan of the memory, and refuses one that does not fit.
+// Refuses a plan of the memory that does not fit.
 void check_memory(const TrainingSettings& s) {
   const model::Extent extent{s.batch, s.config.context};
   const model::ParameterMap map(s.config);
@@ -52,10 +52,6 @@ void check_memory(const TrainingSettings& s) {
                 .got = core::binary_size(plan.total_bytes),
                 .wanted = "at most " + core::binary_size(free),
                 .hint = "reduce --batch and raise --accumulate, or choose a smaller model"});
-  fmt::print(stderr, "{}: {} parameters\n{} of memory: {} state, {} activations, {} workspace\n",
-             model::line_of(s.config), map.count(), core::binary_size(plan.total_bytes),
-             core::binary_size(plan.state_bytes), core::binary_size(plan.activation_bytes),
-             core::binary_size(plan.workspace_bytes));
 }
 
 std::string checkpoint_in(const std::string& folder) { return folder + "/checkpoint.safetensors"; }
@@ -233,7 +229,17 @@ int Training::interrupted_at_step() const {
   return 130;
 }
 
+void Training::print_plan() const {
+  const model::MemoryPlan& plan = model_.memory();
+  const std::string sizes =
+      fmt::format("{}: {} parameters", model::line_of(settings_.config), model::ParameterMap(settings_.config).count());
+  fmt::print(stderr, "{}\n{} of memory: {} state, {} activations, {} workspace\n", wrapped(sizes, 2),
+             core::binary_size(plan.total_bytes), core::binary_size(plan.state_bytes),
+             core::binary_size(plan.activation_bytes), core::binary_size(plan.workspace_bytes));
+}
+
 int Training::run() {
+  print_plan();
   try {
     return run_steps();
   } catch (const OutputLost& lost) {

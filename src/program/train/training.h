@@ -62,6 +62,7 @@ class Training {
   int interrupted_at_step() const;
   int run_steps();
   std::int64_t used_bytes() const;
+  void print_plan() const;
   void print_summary() const;
 
   TrainingSettings settings_;
