@@ -40,13 +40,13 @@ gpu-build:
 # What a machine with a GPU needs that has neither compiler nor packages: unpack it there, then `make gpu-check` in it,
 # or scripts/gpu_check where there is no make.
 gpu-pack: gpu-build
-	@rm -rf out/fovea-gpu && mkdir -p $(addprefix out/fovea-gpu/,bin scripts examples share/fovea/python/bench)
+	@rm -rf out/fovea-gpu && mkdir -p $(addprefix out/fovea-gpu/,bin scripts examples share/fovea/python/fovea_bench)
 	@cp build/cuda/fovea build/cuda/tests/cuda/fovea_cuda_check build/cuda/examples/libmy_cuda_kernel.so out/fovea-gpu/bin
 	@strip -s out/fovea-gpu/bin/fovea out/fovea-gpu/bin/fovea_cuda_check
 	@cp Makefile out/fovea-gpu
 	@cp scripts/gpu_check scripts/gpu_check_*.py scripts/gpu_check_parallel scripts/gpu_records out/fovea-gpu/scripts
 	@cp examples/my_triton.py out/fovea-gpu/examples
-	@cp python/bench/*.py out/fovea-gpu/share/fovea/python/bench
+	@cp python/fovea_bench/*.py out/fovea-gpu/share/fovea/python/fovea_bench
 	@tar cJf out/fovea-gpu.tar.xz -C out fovea-gpu
 	@echo "To be carried: $(CURDIR)/out/fovea-gpu.tar.xz"
 
