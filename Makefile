@@ -1,5 +1,5 @@
 # The two commands of the README. Everything else is CMake (`cmake --list-presets`).
-.PHONY: bench test test-cuda setup gpu-build gpu-check gpu-pack gpu-records
+.PHONY: bench test test-cuda setup gpu-build gpu-check gpu-pack gpu-records wheel
 BUILD := build/release
 # One file per state of the sources, so that an interrupted run goes on and an older one is not mistaken for it.
 DIGEST = $(shell cmake -DSOURCE_DIR=$(CURDIR) -DPRINT=ON -P cmake/source_digest.cmake | cut -c -12)
@@ -32,6 +32,10 @@ gpu-check:
 	@if [ -f CMakeLists.txt ] && command -v nvcc >/dev/null && cmake --preset cuda --log-level=WARNING; then \
 		$(MAKE) --no-print-directory gpu-build; fi
 	@$(if $(GPUS),scripts/gpu_check_parallel --gpus $(GPUS),scripts/gpu_check $(if $(PARTS),--parts $(PARTS)))
+
+# The Python package as one file, into out/wheel.
+wheel: setup
+	@scripts/wheel
 
 gpu-build:
 	@cmake --preset cuda --log-level=WARNING
