@@ -1,5 +1,5 @@
 # The two commands of the README. Everything else is CMake (`cmake --list-presets`).
-.PHONY: bench test test-cuda setup gpu-build gpu-check gpu-pack gpu-records
+.PHONY: bench test test-cuda setup gpu-build gpu-check gpu-pack gpu-records wheel
 BUILD := build/release
 # One file per state of the sources, so that an interrupted run goes on and an older one is not mistaken for it.
 DIGEST = $(shell cmake -DSOURCE_DIR=$(CURDIR) -DPRINT=ON -P cmake/source_digest.cmake | cut -c -12)
@@ -33,6 +33,10 @@ gpu-check:
 		$(MAKE) --no-print-directory gpu-build; fi
 	@$(if $(GPUS),scripts/gpu_check_parallel --gpus $(GPUS),scripts/gpu_check $(if $(PARTS),--parts $(PARTS)))
 
+# The Python package as one file, into out/wheel.
+wheel: setup
+	@scripts/wheel
+
 gpu-build:
 	@cmake --preset cuda --log-level=WARNING
 	@cmake --build build/cuda --target fovea_program fovea_cuda_check example_my_cuda_kernel
@@ -40,13 +44,13 @@ gpu-build:
 # What a machine with a GPU needs that has neither compiler nor packages: unpack it there, then `make gpu-check` in it,
 # or scripts/gpu_check where there is no make.
 gpu-pack: gpu-build
-	@rm -rf out/fovea-gpu && mkdir -p $(addprefix out/fovea-gpu/,bin scripts examples share/fovea/python/bench)
+	@rm -rf out/fovea-gpu && mkdir -p $(addprefix out/fovea-gpu/,bin scripts examples share/fovea/python/fovea_bench)
 	@cp build/cuda/fovea build/cuda/tests/cuda/fovea_cuda_check build/cuda/examples/libmy_cuda_kernel.so out/fovea-gpu/bin
 	@strip -s out/fovea-gpu/bin/fovea out/fovea-gpu/bin/fovea_cuda_check
 	@cp Makefile out/fovea-gpu
 	@cp scripts/gpu_check scripts/gpu_check_*.py scripts/gpu_check_parallel scripts/gpu_records out/fovea-gpu/scripts
 	@cp examples/my_triton.py out/fovea-gpu/examples
-	@cp python/bench/*.py out/fovea-gpu/share/fovea/python/bench
+	@cp python/fovea_bench/*.py out/fovea-gpu/share/fovea/python/fovea_bench
 	@tar cJf out/fovea-gpu.tar.xz -C out fovea-gpu
 	@echo "To be carried: $(CURDIR)/out/fovea-gpu.tar.xz"
 

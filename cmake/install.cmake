@@ -11,9 +11,9 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/fovea ${PROJECT_BINARY_DIR}/incl
 if(FOVEA_BUILD_PROGRAM)
   install(TARGETS fovea_program)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/ DESTINATION ${CMAKE_INSTALL_DATADIR}/fovea/python
-    FILES_MATCHING PATTERN "fovea" EXCLUDE PATTERN "extension" EXCLUDE
-    PATTERN "*.py" PATTERN "requirements.txt" PATTERN "*.j2" PATTERN "page.*" PATTERN "captions.toml")
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/data/published DESTINATION ${CMAKE_INSTALL_DATADIR}/fovea/data)
+    FILES_MATCHING PATTERN "fovea" EXCLUDE PATTERN "extension" EXCLUDE PATTERN "__pycache__" EXCLUDE
+    PATTERN "*.py" PATTERN "*.j2" PATTERN "page.*" PATTERN "*.toml" PATTERN "*.csv" PATTERN "*.json"
+    PATTERN "README.md")
 endif()
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/fovea-config.cmake.in

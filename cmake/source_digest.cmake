@@ -2,7 +2,7 @@
 # What a record of a check on another machine is compared by: a digest of all that is compiled or run there.
 file(GLOB_RECURSE SOURCES LIST_DIRECTORIES false RELATIVE ${SOURCE_DIR} ${SOURCE_DIR}/include/* ${SOURCE_DIR}/src/*
      ${SOURCE_DIR}/cmake/* ${SOURCE_DIR}/tests/cuda/* ${SOURCE_DIR}/tests/attention/random_descriptors.h
-     ${SOURCE_DIR}/python/bench/*.py ${SOURCE_DIR}/scripts/gpu_check ${SOURCE_DIR}/scripts/gpu_check_*.py
+     ${SOURCE_DIR}/python/fovea_bench/*.py ${SOURCE_DIR}/scripts/gpu_check ${SOURCE_DIR}/scripts/gpu_check_*.py
      ${SOURCE_DIR}/examples/my_kernel.cu ${SOURCE_DIR}/examples/my_triton.py)
 list(SORT SOURCES)
 set(DIGEST "")

@@ -13,7 +13,7 @@ from .study import make_study
 from .vocabulary import Refused, ask
 
 OK, REFUSED, OUTPUT_LOST = 0, 2, 3  # exit codes, as of every verb of the program
-ROOT = Path(__file__).resolve().parents[2]
+HERE, BUILT = Path(__file__).parent, Path(__file__).resolve().parents[2] / "build/release/fovea"  # of the sources
 
 
 class Folder:
@@ -53,8 +53,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--baseline", default="", help="implementation that speed-ups are over (default: the first)")
     parser.add_argument("--no-pictures", action="store_true", help="tables only")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
-    parser.add_argument("--program", default=f"{ROOT}/build/release/fovea", help="fovea, which prints the vocabulary")
-    parser.add_argument("--published", type=Path, default=ROOT / "data/published", help="folder of published tables")
+    parser.add_argument("--program", default=BUILT if BUILT.exists() else "fovea", help="fovea, for the vocabulary")
+    parser.add_argument("--published", type=Path, default=HERE / "published_tables", help="folder of published tables")
     return parser.parse_args()
 
 

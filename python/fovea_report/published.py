@@ -1,4 +1,4 @@
-"""Published tables and the figures measured here. Each table is a CSV file with a description (data/published)."""
+"""Published tables and the figures measured here. Each is a CSV file with a description (folder published_tables)."""
 
 import functools
 import math

@@ -1,4 +1,4 @@
-"""Reads files of records: JSON lines, an environment before the rows of each session (docs/record.schema.json)."""
+"""Reads files of records: JSON lines, an environment before the rows of each session (record.schema.json)."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pandas as pd
 
 from .vocabulary import Refused, Vocabulary, parse_case
 
-SCHEMA = Path(__file__).resolve().parents[2] / "docs/record.schema.json"
+SCHEMA = Path(__file__).with_name("record.schema.json")
 KINDS = json.loads(SCHEMA.read_text(encoding="utf-8"))["$defs"]
 RECORDS = {kind["properties"]["schema"]["const"]: kind for kind in KINDS.values() if "schema" in kind["properties"]}
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None), "number": (int, float)}

@@ -88,7 +88,8 @@ int run_report(const ReportOptions& options) {
   if (python.empty()) {
     std::fprintf(stderr,
                  "fovea: no report: %s lacks pandas, jinja2 or matplotlib\n"
-                 "  hint: scripts/setup installs them in build/venv; --python names another Python\n",
+                 "  hint: scripts/setup installs them in build/venv, `pip install .[report]` in another Python;\n"
+                 "        --python names that one\n",
                  options.python.empty() ? "every Python here" : core::printable(options.python).c_str());
     return 2;
   }

@@ -1,11 +1,11 @@
-# python/bench/device_clock.py with a torch that only pretends: what is timed and waited for. device_clock_test.py ROOT
+# fovea_bench/device_clock.py with a torch that only pretends: what is timed and waited for. device_clock_test.py ROOT
 import math
 import pathlib
 import sys
 import unittest
 
 ROOT = pathlib.Path(sys.argv.pop() if len(sys.argv) > 1 else ".").resolve()
-sys.path.insert(0, str(ROOT / "python/bench"))
+sys.path.insert(0, str(ROOT / "python/fovea_bench"))
 sys.dont_write_bytecode = True
 
 import device_clock  # noqa: E402

@@ -45,7 +45,8 @@ class Folder {
 std::string read_text(const std::string& path);
 void write_text(const std::string& path, const std::string& text);
 
-// Every line of the file fits docs/record.schema.json and reads back equal; the strict parser refuses duplicate keys.
+// Every line of the file fits python/fovea_report/record.schema.json and reads back equal; the strict parser refuses
+// duplicate keys.
 void expect_valid_records(const std::string& path);
 
 // The shared object with the kernels of bad_kernels.c: its path and the name, as --impl wants them.

@@ -1,4 +1,5 @@
-// A checker for the part of JSON Schema that docs/record.schema.json uses; any other keyword is an error.
+// A checker for the part of JSON Schema that python/fovea_report/record.schema.json uses; any other keyword is an
+// error.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python" / "bench"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python" / "fovea_bench"))
 import fovea_worker  # noqa: E402
 import layer_peers  # noqa: E402
 

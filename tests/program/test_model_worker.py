@@ -10,7 +10,7 @@ import pytest
 PROGRAM = os.environ["FOVEA_PROGRAM"]
 PYTHON = os.environ.get("FOVEA_TORCH_PYTHON", "python3")
 HAS_TORCH = subprocess.run([PYTHON, "-c", "import torch"], capture_output=True).returncode == 0
-BENCH = pathlib.Path(__file__).resolve().parents[2] / "python" / "bench"
+BENCH = pathlib.Path(__file__).resolve().parents[2] / "python" / "fovea_bench"
 SIZES = ["--layers", "2", "--width", "48", "--heads", "3", "--hidden", "80", "--vocabulary", "70"]
 
 
@@ -63,8 +63,8 @@ def test_the_same_weights_give_the_same_loss_and_gradients(peer: str, dtype: str
 def test_a_peer_with_another_optimizer_is_a_mismatch(right: str, wrong: str, tmp_path: pathlib.Path):
     worker = (BENCH / "model_worker.py").read_text()
     assert worker.count(right) == 1
-    (tmp_path / "bench").mkdir()
-    (tmp_path / "bench" / "model_worker.py").write_text(worker.replace(right, wrong))
+    (tmp_path / "fovea_bench").mkdir()
+    (tmp_path / "fovea_bench" / "model_worker.py").write_text(worker.replace(right, wrong))
     dtype = "bf16" if "_foreach_copy_" in right else "fp32"
     rows = profiled(tmp_path / "run.jsonl", ["--with", "torch.eager", "--passes", "forward", "--dtype", dtype], code=1,
                     FOVEA_PYTHON_FOLDER=str(tmp_path))

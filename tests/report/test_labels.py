@@ -27,7 +27,7 @@ def committed(request, vocabulary) -> Study:
 
 @pytest.fixture(scope="module")
 def published(committed) -> list[Page]:
-    return pages(committed, ROOT / "data/published")
+    return pages(committed, ROOT / "python/fovea_report/published_tables")
 
 
 def ambiguous(study: Study) -> list[str]:

@@ -12,7 +12,7 @@ from fovea_report.study import make_study
 
 
 def texts(study) -> dict[str, str]:
-    return Report(study, pages(study, ROOT / "data/published")).files()
+    return Report(study, pages(study, ROOT / "python/fovea_report/published_tables")).files()
 
 
 def test_text_of_a_record_is_escaped(study):
@@ -78,7 +78,8 @@ def test_the_same_records_give_the_same_texts(study):
 def page_of_h200(vocabulary, tmp_path_factory) -> str:
     """The page of the largest committed records, with the panels that it embeds. Its pictures' files are not made."""
     made = make_study(sorted(ROOT.glob("results/h200/*.jsonl")), vocabulary)
-    report, folder = Report(made, pages(made, ROOT / "data/published")), tmp_path_factory.mktemp("h200")
+    report = Report(made, pages(made, ROOT / "python/fovea_report/published_tables"))
+    folder = tmp_path_factory.mktemp("h200")
     (folder / "pictures").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(drawing, "together", lambda picture, looks: None)

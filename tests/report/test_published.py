@@ -11,7 +11,7 @@ from fovea_report.published import read_published
 from fovea_report.published_pages import findings, pages
 from fovea_report.vocabulary import parse_case
 
-FOLDER = ROOT / "data/published"
+FOLDER = ROOT / "python/fovea_report/published_tables"
 FIGURES = {"A": 48 * 3, "B": 56 * 6, "C": 15 * 9, "D1": 3 * 4, "D2": 20 * 2, "D3": 54 * 6, "E": 96}
 REPORTS = [read_published(one) for one in sorted(FOLDER.glob("*.toml"))]
 

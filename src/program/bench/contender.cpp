@@ -78,11 +78,11 @@ std::vector<std::string> torch_rows(DeviceKind device) {
 }  // namespace
 
 std::string python_script(const std::string& name) {
-  if (const char* folder = std::getenv("FOVEA_PYTHON_FOLDER")) return std::string(folder) + "/bench/" + name;
+  if (const char* folder = std::getenv("FOVEA_PYTHON_FOLDER")) return std::string(folder) + "/fovea_bench/" + name;
   std::error_code none;
   const fs::path installed =
-      fs::read_symlink("/proc/self/exe", none).parent_path().parent_path() / "share/fovea/python/bench" / name;
-  return fs::exists(installed, none) ? installed.string() : std::string(kSourceFolder) + "/python/bench/" + name;
+      fs::read_symlink("/proc/self/exe", none).parent_path().parent_path() / "share/fovea/python/fovea_bench" / name;
+  return fs::exists(installed, none) ? installed.string() : std::string(kSourceFolder) + "/python/fovea_bench/" + name;
 }
 
 Operations operations_of(const std::vector<Case>& cases) {

@@ -19,7 +19,7 @@ struct Contender {
   bool saves = true;                 // false for name@no_saved: forward saves nothing for backward
 };
 
-// A script of python/bench: next to an installed program, or else in the sources that it was built from.
+// A script of python/fovea_bench: next to an installed program, or else in the sources that it was built from.
 std::string python_script(const std::string& name);
 
 // An older `fovea`, whose implementations are timed along with ours of the same names. Throws Error(invalid_argument)

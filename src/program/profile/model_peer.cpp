@@ -1,4 +1,4 @@
-// Commands of python/bench/model_worker.py: prepare, compare, train, step.
+// Commands of python/fovea_bench/model_worker.py: prepare, compare, train, step.
 #include "program/profile/model_peer.h"
 
 #include <fmt/format.h>

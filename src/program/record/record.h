@@ -1,5 +1,5 @@
 // The records of a run: one environment per session, then one row per (problem, implementation).
-// docs/record.schema.json is their JSON schema; docs/bench.md says how each figure is measured.
+// python/fovea_report/record.schema.json is their JSON schema; docs/bench.md says how each figure is measured.
 #pragma once
 
 #include <cstdint>

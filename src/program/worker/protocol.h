@@ -1,4 +1,4 @@
-// The protocol between parent and worker. python/bench/fovea_worker.py implements it too.
+// The protocol between parent and worker. python/fovea_bench/fovea_worker.py implements it too.
 //
 // Both send JSON objects, one per line, on separate descriptors. So the output of a kernel goes to the log and never
 // into an answer.
