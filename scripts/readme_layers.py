@@ -41,7 +41,8 @@ def layers_block(record: Path, other: str = "torch.", said: str = "") -> str:
         lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
     env = environment(record)
     on_gpu = "device=cuda" in rows_of([record])[0]["problem"]
-    machine = env["facts"]["gpu"] if on_gpu else f"{env['machine'].split(',')[0]}, {env['threads']} threads"
+    host = f"{env['machine'].split(',')[0]}, {env['threads']} threads"
+    machine = env["facts"]["gpu"].split(", ")[0] if on_gpu else host
     return "\n".join([*lines, "", wrapped(
         f"{machine}, {env['date'][:10]}; record: `{record.relative_to(ROOT)}`. {said}".strip())])
 
@@ -111,7 +112,7 @@ def profile_block(record: Path) -> str:
         lines.append(f"| `{name}` | " + " | ".join([*cells, ratios(by_pass["step"], memory)]) + " |")
     of, env = keys_of(rows_of([record])[0]), environment(record)
     return "\n".join([*lines, "", wrapped(
-        f"{of['dtype']}, batch {of['b']}, context {of['lq']}; {env['facts']['gpu']}, {env['date'][:10]}; record: "
+        f"{of['dtype']}, batch {of['b']}, context {of['lq']}; {env['facts']['gpu'].split(', ')[0]}, {env['date'][:10]}; record: "
         f"`{record.relative_to(ROOT)}`. {noise_sentence(rows_of([record]))}")])
 
 

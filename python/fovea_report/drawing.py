@@ -93,7 +93,7 @@ def lines(axes, picture: Picture, panel: Panel, looks: Looks) -> None:
         if count > 1:  # dashes and markers in turn, so that all of them show
             dashes = (4 * (count - place), (4, 4 * (count - 1)))
         axes.plot(points.x, points.y, color=look.colour, linestyle=dashes, zorder=3 + above)
-        few = count > len(points)  # too few for turns: markers side by side
+        few = 2 * count > len(points)  # too few for turns: markers side by side
         aside = offset_copy(axes.transData, axes.figure, x=7 * few * (place - (count - 1) / 2), units="points")
         dots(axes, points if few else points[place::count], look.colour, look.marker, zorder=4 + above, transform=aside)
         spans = points.dropna(subset="low")

@@ -113,7 +113,7 @@ def load(paths: list[Path], vocabulary: Vocabulary) -> tuple[pd.DataFrame, list[
         warnings += [warning] if warning else []
     for row in found:  # The device time of a GPU belongs to the GPU, whatever its host is.
         facts = environments[row["environment"]]["facts"] if row["on_gpu"] and row["timer"] != "cuda_host" else {}
-        row["system"] = facts.get("gpu", row["machine"])
+        row["system"] = facts["gpu"].split(", ")[0] if "gpu" in facts else row["machine"]  # the first of several runs
     return without_duplicates(pd.DataFrame(found)) if found else pd.DataFrame(), environments, warnings
 
 

@@ -258,7 +258,7 @@ def conditions(study: Study, rows: pd.DataFrame) -> str:
     """Machine, threads, samples, versions, date and commit of these rows in one line."""
     used = {n: study.environments[n] for n in rows.environment.unique()}
     on_gpu = set(rows[rows.cpu_threads == 0].environment)
-    chips = {one["facts"].get("gpu" if n in on_gpu else "cpu", one["machine"]) for n, one in used.items()}
+    chips = {e["facts"].get("gpu" if n in on_gpu else "cpu", e["machine"]).split(", ")[0] for n, e in used.items()}
     samples = sorted(set(rows[rows.timed].n.astype(int)))
     least, most = (samples[0], plural(samples[-1], "sample")) if samples else (0, "")
     commits = {commit[:10] + (" (modified)" if dirty else "") for commit, dirty in zip(rows.commit, rows.dirty)}
