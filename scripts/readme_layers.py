@@ -111,8 +111,9 @@ def profile_block(record: Path) -> str:
                  for which in PROFILED]
         lines.append(f"| `{name}` | " + " | ".join([*cells, ratios(by_pass["step"], memory)]) + " |")
     of, env = keys_of(rows_of([record])[0]), environment(record)
+    gpu = env["facts"]["gpu"].split(", ")[0]
     return "\n".join([*lines, "", wrapped(
-        f"{of['dtype']}, batch {of['b']}, context {of['lq']}; {env['facts']['gpu'].split(', ')[0]}, {env['date'][:10]}; record: "
+        f"{of['dtype']}, batch {of['b']}, context {of['lq']}; {gpu}, {env['date'][:10]}; record: "
         f"`{record.relative_to(ROOT)}`. {noise_sentence(rows_of([record]))}")])
 
 
