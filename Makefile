@@ -47,9 +47,9 @@ gpu-pack: gpu-build
 	@cp scripts/gpu_check scripts/gpu_check_*.py scripts/gpu_check_parallel scripts/gpu_records out/fovea-gpu/scripts
 	@cp examples/my_triton.py out/fovea-gpu/examples
 	@cp python/bench/*.py out/fovea-gpu/share/fovea/python/bench
-	@# Wheels for the part `python`: make gpu-wheel.
+	@# Wheels for the part `python`, and what measures the package: make gpu-wheel.
 	@if ls out/wheels/*.whl >/dev/null 2>&1; then mkdir -p out/fovea-gpu/tests && cp -r out/wheels out/fovea-gpu && \
-		cp -r tests/python out/fovea-gpu/tests; fi
+		cp -r tests/python out/fovea-gpu/tests && cp scripts/python_* out/fovea-gpu/scripts; fi
 	@tar cJf out/fovea-gpu.tar.xz -C out fovea-gpu
 	@echo "To be carried: $(CURDIR)/out/fovea-gpu.tar.xz"
 
