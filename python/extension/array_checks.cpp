@@ -40,6 +40,10 @@ void refuse_value(const Request& request, const std::string& problem) {
   throw nb::value_error((std::string(request.name) + ": " + problem).c_str());
 }
 
+void refuse_read_only(const Request& request) {
+  refuse_value(request, "the array is read-only; wanted one that can be written");
+}
+
 void refuse_array(const Request& request, nb::handle object) {
   throw nb::type_error(
       (std::string(request.name) + ": got " + text_of(object) + "; wanted an array of float32, float16 or bfloat16")

@@ -21,6 +21,7 @@ struct Request {
 };
 
 [[noreturn]] void refuse_value(const Request& request, const std::string& problem);
+[[noreturn]] void refuse_read_only(const Request& request);
 [[noreturn]] void refuse_array(const Request& request, nb::handle object);  // is none, or has another type of elements
 
 void check_dims(const Request& request, nb::handle object, std::size_t dims);

@@ -1,5 +1,5 @@
-// Frameworks export arrays by DLPack. NumPy's come through nanobind, those of others in capsules that are looked at
-// first, and tensors of PyTorch as torch_tensors.cpp reads them.
+// Arrays of NumPy and tensors of PyTorch are read as numpy_arrays.cpp and torch_tensors.cpp tell. Other frameworks
+// export arrays by DLPack, in capsules that are looked at before nanobind consumes them.
 #include "arrays.h"
 
 #include <string_view>
@@ -8,6 +8,7 @@
 
 #include "array_checks.h"
 #include "dlpack.h"
+#include "numpy_arrays.h"
 #include "torch_tensors.h"
 
 namespace fovea::python {
@@ -15,30 +16,11 @@ namespace {
 
 using Held = nb::ndarray<nb::ro>;
 
-[[noreturn]] void refuse_read_only(const Request& request) {
-  refuse_value(request, "the array is read-only; wanted one that can be written");
-}
-
-// NumPy has no bf16 of its own: the type is that of the package ml_dtypes, which DLPack does not export.
-bool is_numpy_bf16(nb::handle object) {
-  return nb::hasattr(object, "dtype") && nb::hasattr(object, "view") && nb::hasattr(object.attr("dtype"), "name") &&
-         std::string_view(nb::str(object.attr("dtype").attr("name")).c_str()) == "bfloat16";
-}
-
-// Invalid if the object exports nothing of the kind.
-template <class Exported>
-Held imported(nb::handle object) {
-  Exported array;
-  if (nb::try_cast(object, array, false)) return Held(array.handle());
-  PyErr_Clear();
-  return {};
-}
-
-Held from_numpy(nb::handle object, const Request& request) {
-  if (!request.written) return imported<Held>(object);
-  Held held = imported<nb::ndarray<>>(object);
-  if (!held.is_valid() && imported<Held>(object).is_valid()) refuse_read_only(request);
-  return held;
+// Invalid if nanobind cannot read it.
+Held imported(nb::handle capsule) {
+  Held array;
+  if (!nb::try_cast(capsule, array, false)) PyErr_Clear();
+  return array;
 }
 
 // On CUDA without a wait: the call runs on the current stream of the framework.
@@ -90,16 +72,13 @@ Held from_capsule(nb::handle object, const Request& request) {
     }
   }
   check_capsule(capsule, request);
-  return imported<Held>(capsule);
+  return imported(capsule);
 }
 
 enum class Exporter : std::uint8_t { numpy, torch, other };
 
 Exporter exporter_of(nb::handle type) {
-  if (is_torch(type)) return Exporter::torch;
-  // Scalars of NumPy have no __dlpack__, other frameworks' arrays on a GPU no __array_interface__.
-  const bool numpy = nb::hasattr(type, "__array_interface__") && nb::hasattr(type, "__dlpack__");
-  return numpy ? Exporter::numpy : Exporter::other;
+  return is_torch(type) ? Exporter::torch : is_numpy(type) ? Exporter::numpy : Exporter::other;
 }
 
 // Found out once for each type. The GIL guards the list.
@@ -112,17 +91,11 @@ Exporter exporter(nb::handle object) {
   return known.back().second;
 }
 
-Array array_of(nb::handle object, const Request& request) {
-  Array array{.object = nb::borrow(object), .held = {}, .view = {}};
-  const Exporter by = exporter(object);
-  if (by == Exporter::torch) {
-    array.view = view_of_torch(object, request);
-    return array;
-  }
-  const auto held_of = by == Exporter::numpy ? &from_numpy : &from_capsule;
-  array.held = held_of(object, request);
-  const bool bf16 = !array.held.is_valid() && is_numpy_bf16(object);
-  if (bf16) array.held = held_of(object.attr("view")("uint16"), request);
+// Keeps the capsule's tensor in `array`.
+MutableTensorView view_of_capsule(nb::handle object, const Request& request, Array& array) {
+  array.held = from_capsule(object, request);
+  const bool bf16 = !array.held.is_valid() && is_named_bf16(object) && nb::hasattr(object, "view");
+  if (bf16) array.held = from_capsule(object.attr("view")("uint16"), request);
   if (!array.held.is_valid()) refuse_array(request, object);
   const Held& held = array.held;
   nb::dlpack::dltensor tensor{.data = held.data_handle(),
@@ -133,7 +106,15 @@ Array array_of(nb::handle object, const Request& request) {
                               .strides = const_cast<std::int64_t*>(held.stride_ptr()),
                               .byte_offset = held.byte_offset()};
   if (bf16) tensor.dtype.code = static_cast<std::uint8_t>(nb::dlpack::dtype_code::Bfloat);
-  array.view = view_of(request, object, tensor);
+  return view_of(request, object, tensor);
+}
+
+Array array_of(nb::handle object, const Request& request) {
+  Array array{.object = nb::borrow(object), .held = {}, .view = {}};
+  const Exporter by = exporter(object);
+  array.view = by == Exporter::torch   ? view_of_torch(object, request)
+               : by == Exporter::numpy ? view_of_numpy(object, request)
+                                       : view_of_capsule(object, request, array);
   return array;
 }
 

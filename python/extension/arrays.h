@@ -20,7 +20,7 @@ enum class Layout : std::uint8_t { bhld, blhd };
 // An array while a call uses it. `view` reads or writes the array's own memory.
 struct Array {
   nb::object object;
-  nb::ndarray<nb::ro> held;  // empty for tensors of PyTorch, which `object` keeps alive
+  nb::ndarray<nb::ro> held;  // of a capsule; else empty, and `object` keeps the memory alive
   MutableTensorView view;
 };
 

@@ -70,7 +70,8 @@ MutableTensorView by_attributes(nb::handle tensor, const Request& request) {
 bool is_torch(nb::handle type) { return nb::hasattr(type, "data_ptr") && nb::hasattr(type, "requires_grad"); }
 
 MutableTensorView view_of_torch(nb::handle tensor, const Request& request) {
-  if (nb::cast<bool>(tensor.attr("requires_grad")))
+  static PyObject* const name = PyUnicode_InternFromString("requires_grad");
+  if (nb::cast<bool>(tensor.attr(nb::handle(name))))
     refuse_value(request, "the tensor requires grad, and this call records no gradient; wanted tensor.detach()");
   if (torch().exchange != nullptr && tensor.type().is(torch().tensor)) {
     nb::dlpack::dltensor exported{};
