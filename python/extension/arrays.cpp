@@ -1,155 +1,121 @@
-// NumPy and most frameworks export arrays by DLPack, which nanobind imports. Tensors of PyTorch are read by their
-// attributes, which takes less time and asks for no stream.
+// Arrays of NumPy and tensors of PyTorch are read as numpy_arrays.cpp and torch_tensors.cpp tell. Other frameworks
+// export arrays by DLPack, in capsules that are looked at before nanobind consumes them.
 #include "arrays.h"
 
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "array_checks.h"
+#include "dlpack.h"
+#include "numpy_arrays.h"
+#include "torch_tensors.h"
 
 namespace fovea::python {
 namespace {
 
-constexpr int kCpu = 1, kCuda = 2, kCudaHost = 3, kCudaManaged = 13;  // DLDeviceType
-constexpr int kFloat = 2, kBfloat = 4;                                // DLDataTypeCode
+using Held = nb::ndarray<nb::ro>;
 
-struct Request {
-  const char* name;
-  std::size_t dims;
-  bool written;
-};
-
-std::string word(const nb::object& object) { return nb::str(nb::handle(object)).c_str(); }
-
-std::string text_of(nb::handle object) {
-  std::string text = nb::type_name(object.type()).c_str();
-  for (const char* attribute : {"dtype", "shape"}) {
-    if (nb::hasattr(object, attribute))
-      text += std::string(attribute[0] == 'd' ? " of " : ", shape ") + word(object.attr(attribute));
-  }
-  return text;
-}
-
-[[noreturn]] void refuse_type(const Request& request, nb::handle object, const std::string& wanted) {
-  const std::string text = std::string(request.name) + ": got " + text_of(object) + "; wanted " + wanted;
-  throw nb::type_error(text.c_str());
-}
-
-[[noreturn]] void refuse_value(const Request& request, const std::string& problem) {
-  throw nb::value_error((std::string(request.name) + ": " + problem).c_str());
-}
-
-void check_dims(const Request& request, nb::handle object, std::size_t dims) {
-  if (dims == request.dims) return;
-  refuse_value(request, "got " + std::to_string(dims) + " dimensions, shape " + word(object.attr("shape")) +
-                            "; wanted " +
-                            (request.dims == 4 ? "4: batch, heads, length and columns, in the order of `layout`"
-                                               : "3: batch, heads and length"));
-}
-
-// Rows have one column.
-void set_sizes(MutableTensorView& view, const std::int64_t* sizes, const std::int64_t* strides, std::size_t dims) {
-  view.sizes = {1, 1, 1, 1}, view.strides = {1, 1, 1, 1};
-  for (std::size_t i = 0; i < dims; ++i) view.sizes[i] = sizes[i], view.strides[i] = strides[i];
-}
-
-const std::string kTypes = "an array of float32, float16 or bfloat16";
-
-DType dtype_of(const Request& request, nb::handle object, nb::dlpack::dtype type) {
-  if (type.lanes == 1) {
-    if (type.code == kFloat && type.bits == 32) return DType::fp32;
-    if (type.code == kFloat && type.bits == 16) return DType::fp16;
-    if (type.code == kBfloat && type.bits == 16) return DType::bf16;
-  }
-  refuse_type(request, object, kTypes);
-}
-
-Device device_of(const Request& request, int type, int index) {
-  if (type == kCpu || type == kCudaHost) return {};
-  if (type == kCuda || type == kCudaManaged) return {DeviceKind::cuda, index};
-  refuse_value(request, "got a device of DLPack's type " + std::to_string(type) + "; wanted the CPU or CUDA");
-}
-
-// NumPy has no bf16 of its own: the type is that of the package ml_dtypes, which DLPack of NumPy does not export.
-bool is_numpy_bf16(nb::handle object) {
-  return nb::hasattr(object, "dtype") && nb::hasattr(object, "view") && nb::hasattr(object.attr("dtype"), "name") &&
-         word(object.attr("dtype").attr("name")) == "bfloat16";
-}
-
-Array from_dlpack(nb::handle object, const Request& request) {
-  Array array{.object = nb::borrow(object), .held = {}, .view = {}};
-  nb::object exported = array.object;
-  bool bf16 = false;
-  if (!nb::try_cast(exported, array.held, false)) {
-    PyErr_Clear();
-    bf16 = is_numpy_bf16(object);
-    if (bf16) exported = object.attr("view")("uint16");
-    if (!bf16 || !nb::try_cast(exported, array.held, false)) refuse_type(request, object, kTypes);
-  }
-  nb::ndarray<> writable;
-  if (request.written && !nb::try_cast(exported, writable, false)) {
-    PyErr_Clear();
-    refuse_value(request, "the array is read-only; wanted one that can be written");
-  }
-  const auto& held = array.held;
-  check_dims(request, object, held.ndim());
-  array.view.data = const_cast<void*>(held.data());
-  array.view.dtype = bf16 ? DType::bf16 : dtype_of(request, object, held.dtype());
-  array.view.device = device_of(request, held.device_type(), held.device_id());
-  set_sizes(array.view, held.shape_ptr(), held.stride_ptr(), held.ndim());
+// Invalid if nanobind cannot read it.
+Held imported(nb::handle capsule) {
+  Held array;
+  if (!nb::try_cast(capsule, array, false)) PyErr_Clear();
   return array;
 }
 
-bool is_tensor_of_torch(nb::handle object) {
-  return nb::hasattr(object, "data_ptr") && nb::hasattr(object, "requires_grad");
+// On CUDA without a wait: the call runs on the current stream of the framework.
+nb::object capsule_of(nb::handle object) {
+  constexpr int kCuda = 2, kCudaManaged = 13;
+  nb::dict words;
+  if (nb::hasattr(object, "__dlpack_device__")) {
+    const int device = nb::cast<int>(nb::object(object.attr("__dlpack_device__")()[0]));
+    if (device == kCuda || device == kCudaManaged) words["stream"] = -1;
+  }
+  const nb::object method = object.attr("__dlpack__");
+  words["max_version"] = nb::make_tuple(dlpack::kMajorVersion, 0);
+  try {
+    return method(**words);
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_TypeError)) throw;  // of versions before DLPack 1.0
+  }
+  nb::del(words["max_version"]);
+  return method(**words);
 }
 
-// Whether arrays of a type are PyTorch's, found out once for each type. The GIL guards the list.
-bool is_torch(nb::handle object) {
-  static auto& known = *new std::vector<std::pair<nb::object, bool>>;  // keeps the types alive
+[[noreturn]] void refuse_capsule(const Request& request, const std::string& got, const std::string& wanted) {
+  throw nb::buffer_error((std::string(request.name) + ": got " + got + "; wanted " + wanted).c_str());
+}
+
+void check_capsule(nb::handle capsule, const Request& request) {
+  const char* name = PyCapsule_CheckExact(capsule.ptr()) ? PyCapsule_GetName(capsule.ptr()) : nullptr;
+  const std::string_view text = name == nullptr ? "" : name;
+  if (text != "dltensor" && text != "dltensor_versioned")
+    refuse_capsule(request, "a capsule named \"" + std::string(text) + "\"",
+                   "\"dltensor\" or \"dltensor_versioned\", which is consumed once");
+  if (text == "dltensor") return;
+  const auto* tensor = static_cast<const dlpack::ManagedTensorVersioned*>(PyCapsule_GetPointer(capsule.ptr(), name));
+  if (tensor->version.major != dlpack::kMajorVersion)
+    refuse_capsule(request, "a capsule of DLPack " + std::to_string(tensor->version.major), "one of DLPack 1");
+  if (request.written && (tensor->flags & dlpack::kReadOnly) != 0) refuse_read_only(request);
+}
+
+// Invalid for objects that have only a buffer too: nanobind reads strides that some of NumPy's scalars do not have.
+Held from_capsule(nb::handle object, const Request& request) {
+  if (!PyCapsule_CheckExact(object.ptr()) && !nb::hasattr(object, "__dlpack__")) return {};
+  nb::object capsule = nb::borrow(object);
+  if (!PyCapsule_CheckExact(object.ptr())) {
+    try {
+      capsule = capsule_of(object);
+    } catch (nb::python_error& error) {
+      if (!error.matches(PyExc_BufferError)) throw;  // which says that it does not export this type
+      return {};
+    }
+  }
+  check_capsule(capsule, request);
+  return imported(capsule);
+}
+
+enum class Exporter : std::uint8_t { numpy, torch, other };
+
+Exporter exporter_of(nb::handle type) {
+  return is_torch(type) ? Exporter::torch : is_numpy(type) ? Exporter::numpy : Exporter::other;
+}
+
+// Found out once for each type. The GIL guards the list.
+Exporter exporter(nb::handle object) {
+  static auto& known = *new std::vector<std::pair<nb::object, Exporter>>;  // keeps the types alive
   for (const auto& [type, answer] : known) {
     if (type.ptr() == object.type().ptr()) return answer;
   }
-  const bool answer = is_tensor_of_torch(object);
-  known.emplace_back(nb::borrow(object.type()), answer);
-  return answer;
+  known.emplace_back(nb::borrow(object.type()), exporter_of(object.type()));
+  return known.back().second;
 }
 
-DType torch_dtype(const Request& request, nb::handle object) {
-  struct Types {
-    nb::object torch = nb::module_::import_("torch");
-    nb::object fp32 = torch.attr("float32"), fp16 = torch.attr("float16"), bf16 = torch.attr("bfloat16");
-  };
-  static const Types& types = *new Types;  // never destroyed: the interpreter may be gone by then
-  const nb::object type = object.attr("dtype");
-  if (type.is(types.fp32)) return DType::fp32;
-  if (type.is(types.fp16)) return DType::fp16;
-  if (type.is(types.bf16)) return DType::bf16;
-  refuse_type(request, object, "a tensor of float32, float16 or bfloat16");
-}
-
-Device torch_device(const Request& request, nb::handle object) {
-  if (nb::cast<bool>(object.attr("is_cpu"))) return {};
-  if (nb::cast<bool>(object.attr("is_cuda"))) return {DeviceKind::cuda, nb::cast<int>(object.attr("get_device")())};
-  refuse_value(request, "got a tensor on device " + word(object.attr("device").attr("type")) + "; wanted cpu or cuda");
-}
-
-Array from_torch(nb::handle object, const Request& request) {
-  if (nb::cast<bool>(object.attr("requires_grad")))
-    refuse_value(request, "the tensor requires grad, and this call records no gradient; wanted tensor.detach()");
-  const auto sizes = nb::cast<nb::tuple>(object.attr("shape")), strides = nb::cast<nb::tuple>(object.attr("stride")());
-  check_dims(request, object, sizes.size());
-  std::array<std::int64_t, 4> size{}, stride{};
-  for (std::size_t i = 0; i < sizes.size(); ++i)
-    size[i] = nb::cast<std::int64_t>(sizes[i]), stride[i] = nb::cast<std::int64_t>(strides[i]);
-  Array array{.object = nb::borrow(object), .held = {}, .view = {}};
-  array.view.device = torch_device(request, object);
-  array.view.data = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(object.attr("data_ptr")()));
-  array.view.dtype = torch_dtype(request, object);
-  set_sizes(array.view, size.data(), stride.data(), sizes.size());
-  return array;
+// Keeps the capsule's tensor in `array`.
+MutableTensorView view_of_capsule(nb::handle object, const Request& request, Array& array) {
+  array.held = from_capsule(object, request);
+  const bool bf16 = !array.held.is_valid() && is_named_bf16(object) && nb::hasattr(object, "view");
+  if (bf16) array.held = from_capsule(object.attr("view")("uint16"), request);
+  if (!array.held.is_valid()) refuse_array(request, object);
+  const Held& held = array.held;
+  nb::dlpack::dltensor tensor{.data = held.data_handle(),
+                              .device = {held.device_type(), held.device_id()},
+                              .ndim = static_cast<std::int32_t>(held.ndim()),
+                              .dtype = held.dtype(),
+                              .shape = const_cast<std::int64_t*>(held.shape_ptr()),
+                              .strides = const_cast<std::int64_t*>(held.stride_ptr()),
+                              .byte_offset = held.byte_offset()};
+  if (bf16) tensor.dtype.code = static_cast<std::uint8_t>(nb::dlpack::dtype_code::Bfloat);
+  return view_of(request, object, tensor);
 }
 
 Array array_of(nb::handle object, const Request& request) {
-  return is_torch(object) ? from_torch(object, request) : from_dlpack(object, request);
+  Array array{.object = nb::borrow(object), .held = {}, .view = {}};
+  const Exporter by = exporter(object);
+  array.view = by == Exporter::torch   ? view_of_torch(object, request)
+               : by == Exporter::numpy ? view_of_numpy(object, request)
+                                       : view_of_capsule(object, request, array);
+  return array;
 }
 
 Array array_of(nb::handle object, const Request& request, Layout layout) {
@@ -162,13 +128,6 @@ Array array_of(nb::handle object, const Request& request, Layout layout) {
 }
 
 }  // namespace
-
-Layout layout_of(nb::handle word) {
-  const std::string text = nb::repr(word).c_str();
-  if (text == "'bhld'") return Layout::bhld;
-  if (text == "'blhd'") return Layout::blhd;
-  throw nb::value_error(("layout: got " + text + "; wanted \"bhld\" or \"blhd\"").c_str());
-}
 
 Array input_array(nb::handle object, const char* name, Layout layout) {
   return array_of(object, {name, 4, false}, layout);

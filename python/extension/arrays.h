@@ -16,12 +16,11 @@ namespace nb = nanobind;
 
 // Order of an array's dimensions: batch, heads, length, columns; or length before heads.
 enum class Layout : std::uint8_t { bhld, blhd };
-Layout layout_of(nb::handle word);  // "bhld" or "blhd"; else raises ValueError
 
 // An array while a call uses it. `view` reads or writes the array's own memory.
 struct Array {
   nb::object object;
-  nb::ndarray<nb::ro> held;  // empty for tensors of PyTorch, which `object` keeps alive
+  nb::ndarray<nb::ro> held;  // of a capsule; else empty, and `object` keeps the memory alive
   MutableTensorView view;
 };
 

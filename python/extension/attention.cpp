@@ -100,8 +100,10 @@ void run(const Call& call, Framework framework, const KeptPlan* kept,
     plan = kept != nullptr ? kept->plan : prepare(call.problem(), options.implementation);
     // The allocator may give this memory to later work of the current stream as soon as the call has been enqueued. So
     // calls on other streams take the library's own.
-    if (call.options.on_current_stream)
+    if (call.options.on_current_stream) {
+      options.stream = framework.current_stream(call.q.object);
       workspace = framework.empty_bytes(call.q.object, plan.workspace_bytes(), options.workspace);
+    }
     options.plan = &plan;
   } else if (kept != nullptr) {
     options.plan = &kept->plan;

@@ -18,6 +18,10 @@ struct Framework {
   nb::object empty_fp32(nb::handle like, const nb::tuple& shape) const {
     return object.attr("empty_fp32")(like, shape);
   }
+  // Of the device of `like`, which is of CUDA.
+  void* current_stream(nb::handle like) const {
+    return reinterpret_cast<void*>(nb::cast<std::uintptr_t>(object.attr("current_stream")(like)));
+  }
   // Memory on the device of `like`; `buffer` is where it lies. Of 0 bytes it is None.
   nb::object empty_bytes(nb::handle like, std::int64_t bytes, Buffer& buffer) const {
     if (bytes == 0) return nb::none();

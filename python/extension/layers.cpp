@@ -94,7 +94,7 @@ struct LayerWords {
     layer.heads_q = nb::cast<std::int64_t>(words[1]), layer.heads_kv = nb::cast<std::int64_t>(words[2]);
     layer.rotary = rotary_of(words[3]), layer.epsilon = nb::cast<double>(words[4]);
     layer.mask = attention.attention.mask, layer.scale = attention.attention.scale;
-    layer.threads = attention.attention.threads, layer.stream = attention.attention.stream;
+    layer.threads = attention.attention.threads;
   }
 
   Options attention;
@@ -138,6 +138,7 @@ void run(const Tensors& tensors, LayerOptions options, Framework framework, nb::
   nb::object workspace;
   if (!on_cpu) {
     plan = prepare(problem);
+    options.stream = framework.current_stream(x);
     workspace = framework.empty_bytes(x, plan.workspace_bytes(), options.workspace);
     options.plan = &plan;
   }

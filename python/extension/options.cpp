@@ -7,7 +7,7 @@ namespace fovea::python {
 namespace {
 
 constexpr std::size_t kCausal = 0, kWindow = 1, kAlign = 2, kScale = 3, kLayout = 4, kImplementation = 5, kThreads = 6,
-                      kStream = 7, kOnCurrentStream = 8;
+                      kStream = 7;
 
 std::string text_of(nb::handle value) { return nb::repr(value).c_str(); }
 
@@ -42,6 +42,11 @@ double read_number(const char* name, nb::handle value, const char* wanted) {
   return read<double>(name, number.is_valid() ? number : nb::borrow(value), wanted);
 }
 
+// Also for words with letters that UTF-8 does not have.
+bool is_word(nb::handle value, const char* word) {
+  return nb::isinstance<nb::str>(value) && PyUnicode_CompareWithASCIIString(value.ptr(), word) == 0;
+}
+
 // Keys beside the row's own.
 std::int64_t bound_of(nb::handle value) {
   constexpr const char* kWanted = "two numbers of keys, left and right of the row's own; None is no limit";
@@ -53,9 +58,8 @@ std::int64_t bound_of(nb::handle value) {
 
 Mask::Alignment alignment_of(nb::handle word) {
   if (word.is_none()) return Mask::Alignment::equal_lengths;
-  const std::string text = nb::isinstance<nb::str>(word) ? nb::str(word).c_str() : "";
-  if (text == "top_left") return Mask::Alignment::top_left;
-  if (text == "bottom_right") return Mask::Alignment::bottom_right;
+  if (is_word(word, "top_left")) return Mask::Alignment::top_left;
+  if (is_word(word, "bottom_right")) return Mask::Alignment::bottom_right;
   refuse_value("align", word, "\"top_left\", \"bottom_right\", or None where lengths are equal");
 }
 
@@ -80,6 +84,22 @@ Mask mask_of(nb::handle causal, nb::handle window, nb::handle align) {
   return Mask::none;
 }
 
+Layout layout_of(nb::handle word) {
+  if (is_word(word, "bhld")) return Layout::bhld;
+  if (is_word(word, "blhd")) return Layout::blhd;
+  refuse_value("layout", word, "\"bhld\" or \"blhd\"");
+}
+
+std::string implementation_of(nb::handle name) {
+  constexpr const char* kWanted = "a name of fovea.implementations(), or None";
+  if (!nb::isinstance<nb::str>(name)) refuse_type("implementation", name, kWanted);
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(name.ptr(), &size);
+  if (text != nullptr) return {text, static_cast<std::size_t>(size)};
+  PyErr_Clear();
+  refuse_value("implementation", name, kWanted);
+}
+
 }  // namespace
 
 Options::Options(const Words& words) : layout(layout_of(words[kLayout])) {
@@ -87,14 +107,14 @@ Options::Options(const Words& words) : layout(layout_of(words[kLayout])) {
   if (const nb::object scale = words[kScale]; !scale.is_none())
     attention.scale = read_number("scale", scale, "a number, or None for 1 / sqrt(columns of q)");
   if (const nb::object name = words[kImplementation]; !name.is_none()) {
-    if (!nb::isinstance<nb::str>(name))
-      refuse_type("implementation", name, "a name of fovea.implementations(), or None");
-    implementation = nb::borrow<nb::str>(name).c_str();
+    implementation = implementation_of(name);
     attention.implementation = implementation;
   }
   attention.threads = read_integer<int>("threads", words[kThreads], "a number of threads, 0 for the default");
-  attention.stream = reinterpret_cast<void*>(read<std::uintptr_t>("stream", words[kStream], "the address of a stream"));
-  on_current_stream = nb::cast<bool>(words[kOnCurrentStream]);
+  const nb::object stream = words[kStream];
+  on_current_stream = stream.is_none();
+  if (!on_current_stream)
+    attention.stream = reinterpret_cast<void*>(read<std::uintptr_t>("stream", stream, "the address of a stream"));
 }
 
 void Options::check_alignment(std::int64_t queries, std::int64_t keys) const {

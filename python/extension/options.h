@@ -11,15 +11,15 @@
 
 namespace fovea::python {
 
-// As fovea/calls.py hands them over: (causal, window, align, scale, layout, implementation, threads, address of the
-// stream, whether it is the framework's current stream).
+// As fovea/calls.py hands them over: (causal, window, align, scale, layout, implementation, threads, and the address of
+// the stream, or None for the framework's current stream).
 using Words = nb::tuple;
 
 struct Options {
   AttentionOptions attention;  // `implementation` points into this object
   Layout layout = Layout::bhld;
   std::string implementation;
-  bool on_current_stream = false;
+  bool on_current_stream = false;  // of the framework, which then tells it for CUDA: `attention` has none
 
   // Raises TypeError or ValueError that names the parameter, the value and what is accepted.
   explicit Options(const Words& words);

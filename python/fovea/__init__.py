@@ -1,7 +1,7 @@
 """Exact attention, forward and backward, on the CPU and on NVIDIA GPUs.
 
-Arrays of NumPy and tensors of PyTorch are read and written in place. No framework is imported before an array of it is
-seen.
+Arrays of NumPy and CuPy and tensors of PyTorch are read and written in place. No framework is imported before an array
+of it is seen.
 """
 
 from fovea._core import version as __version__

@@ -6,9 +6,9 @@ from typing import Any, Literal, Sequence
 
 from fovea import _core
 from fovea.explanation import Explanation, explanation_of
-from fovea.frameworks import framework_of, stream_of
+from fovea.frameworks import address_of, framework_of
 
-Array = Any  # of NumPy or PyTorch
+Array = Any  # of NumPy, PyTorch or CuPy
 Window = Sequence["int | None"]  # left and right
 Align = Literal["top_left", "bottom_right"]
 Layout = Literal["bhld", "blhd"]
@@ -40,8 +40,7 @@ def attention(q: Array, k: Array, v: Array, *, causal: bool = False, window: Win
     """
     framework = framework_of(q, "q")
     return _core.forward((q, k, v, out, lse, None), framework,
-                         (causal, window, align, scale, layout, implementation, threads,
-                          stream_of(stream, framework, q), stream is None))
+                         (causal, window, align, scale, layout, implementation, threads, address_of(stream)))
 
 
 def attention_backward(dout: Array, q: Array, k: Array, v: Array, out: Array, lse: Array, *, gradients: str = "qkv",
@@ -67,8 +66,7 @@ def attention_backward(dout: Array, q: Array, k: Array, v: Array, out: Array, ls
     # An array; or whether one is to be allocated.
     results = (letter in gradients if array is None else array for letter, array in given.items())
     return _core.backward((dout, q, k, v, out, lse, *results), framework,
-                          (causal, window, align, scale, layout, implementation, threads,
-                           stream_of(stream, framework, q), stream is None))
+                          (causal, window, align, scale, layout, implementation, threads, address_of(stream)))
 
 
 class Plan:
@@ -82,7 +80,7 @@ class Plan:
                  implementation: str | None = None, threads: int = 0):
         self._framework = framework_of(q, "q")
         self._words = (causal, window, align, scale, layout, implementation, threads)
-        self._plan = _core.plan_forward((q, k, v, None, None), self._framework, (*self._words, 0, True))
+        self._plan = _core.plan_forward((q, k, v, None, None), self._framework, (*self._words, None))
 
     @property
     def implementation(self) -> str:
@@ -99,7 +97,7 @@ class Plan:
         """As attention(). Arrays of other sizes, types or devices are an InvalidArgument."""
         framework = framework_of(q, "q")
         return _core.forward((q, k, v, out, lse, self._plan), framework,
-                             (*self._words, stream_of(stream, framework, q), stream is None))
+                             (*self._words, address_of(stream)))
 
     def __repr__(self) -> str:
         return f"<fovea.Plan of {self.implementation}>"
@@ -110,7 +108,7 @@ def explain(q: Array, k: Array, v: Array, *, causal: bool = False, window: Windo
             implementation: str | None = None) -> Explanation:
     """How the implementation of this call is chosen, as an Explanation. Nothing runs."""
     words = _core.explain_forward((q, k, v, None, None), framework_of(q, "q"),
-                                  (causal, window, align, scale, layout, implementation, 0, 0, True))
+                                  (causal, window, align, scale, layout, implementation, 0, None))
     return explanation_of(words)
 
 

@@ -18,9 +18,6 @@ class NumPy:
     def empty_fp32(self, _, shape):
         return self.new(shape, self.float32)
 
-    def current_stream(self, _):
-        return 0
-
 
 class Torch:
     """Tensors of PyTorch. Its caching allocator and its graphs see all memory of a call."""
@@ -31,23 +28,52 @@ class Torch:
         self.torch = torch
 
     def empty(self, like, shape):
-        return self.torch.empty(shape, dtype=like.dtype, device=like.device)
+        return like.new_empty(shape)
 
     def empty_fp32(self, like, shape):
-        return self.torch.empty(shape, dtype=self.torch.float32, device=like.device)
+        return like.new_empty(shape, dtype=self.torch.float32)
 
     def empty_bytes(self, like, count):
-        return self.torch.empty(count, dtype=self.torch.uint8, device=like.device)
+        return like.new_empty(count, dtype=self.torch.uint8)
 
     def address(self, memory):
         return memory.data_ptr()
 
     def current_stream(self, like):
-        return self.torch.cuda.current_stream(like.device).cuda_stream if like.is_cuda else 0
+        return self.torch.cuda.current_stream(like.device).cuda_stream
 
 
-_MODULES = {"numpy": NumPy, "torch": Torch}
-_of_types: dict[type, NumPy | Torch] = {}
+class CuPy:
+    """Arrays of CuPy. Its memory pool sees all memory of a call, on the device of the first array."""
+
+    def __init__(self):
+        import cupy
+
+        self.cupy = cupy
+
+    def _new(self, like, shape, dtype):
+        with like.device:
+            return self.cupy.empty(shape, dtype)
+
+    def empty(self, like, shape):
+        return self._new(like, shape, like.dtype)
+
+    def empty_fp32(self, like, shape):
+        return self._new(like, shape, self.cupy.float32)
+
+    def empty_bytes(self, like, count):
+        return self._new(like, count, self.cupy.uint8)
+
+    def address(self, memory):
+        return memory.data.ptr
+
+    def current_stream(self, like):
+        with like.device:
+            return self.cupy.cuda.get_current_stream().ptr
+
+
+_MODULES = {"numpy": NumPy, "torch": Torch, "cupy": CuPy}
+_of_types: dict[type, NumPy | Torch | CuPy] = {}
 
 
 def framework_of(array, name):
@@ -58,17 +84,21 @@ def framework_of(array, name):
         modules = [base.__module__.partition(".")[0] for base in kind.__mro__]
         makers = [_MODULES[module] for module in modules if module in _MODULES]
         if not makers:
-            raise TypeError(f"{name}: got {kind.__module__}.{kind.__qualname__}; wanted an array of NumPy or PyTorch")
+            raise TypeError(f"{name}: got {kind.__module__}.{kind.__qualname__}; "
+                            "wanted an array of NumPy, PyTorch or CuPy")
         framework = _of_types[kind] = makers[0]()
     return framework
 
 
-def stream_of(stream, framework, array):
-    """The address of a CUDA stream. None is the current stream of the framework."""
+def address_of(stream):
+    """The address of a CUDA stream; None remains None."""
     if stream is None:
-        return framework.current_stream(array)
+        return None
     if hasattr(stream, "__cuda_stream__"):
-        return stream.__cuda_stream__()[1]
+        told = stream.__cuda_stream__()
+        if not isinstance(told, tuple) or len(told) != 2:
+            raise TypeError(f"stream: got {told!r} from __cuda_stream__; wanted (version, address)")
+        return told[1]
     if isinstance(stream, int) and not isinstance(stream, bool) and stream >= 0:
         return stream
     raise TypeError(f"stream: got {stream!r}; wanted the address of a CUDA stream, an object with __cuda_stream__, or "

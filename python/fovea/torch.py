@@ -22,13 +22,16 @@ def _arguments(causal, left, right, align, scale, layout):
     return {"causal": causal, "window": window, "align": align, "scale": scale, "layout": layout}
 
 
+def _detached(tensors):
+    return [one.detach() if one.requires_grad else one for one in tensors]
+
+
 def _forward(q, k, v, *words):
-    return fovea.attention(q.detach(), k.detach(), v.detach(), **_arguments(*words))
+    return fovea.attention(*_detached((q, k, v)), **_arguments(*words))
 
 
 def _backward(dout, q, k, v, out, lse, *words):
-    tensors = [one.detach() for one in (dout, q, k, v, out, lse)]
-    return fovea.attention_backward(*tensors, **_arguments(*words))
+    return fovea.attention_backward(*_detached((dout, q, k, v, out, lse)), **_arguments(*words))
 
 
 for _device in ("CPU", "CUDA"):
@@ -133,6 +136,7 @@ def attention(q, k, v, *, causal=False, window=None, align=None, scale=None, lay
     left, right = sides_of(window)
     if scale is not None and not isinstance(scale, (int, float)):
         raise TypeError(f"scale: got {scale!r}; wanted a number, or None for 1 / sqrt(columns of q)")
+    # Also without gradients: the operator alone would drop the tangents of forward mode, which the function refuses.
     function = _MappedAttention if torch._C._are_functorch_transforms_active() else _Attention
     out, lse = function.apply(*cast((q, k, v)), causal, left, right, align, scale, layout)
     return (out, lse) if return_lse else out

@@ -28,7 +28,7 @@ _library.define(f"layer_backward(Tensor dy, Tensor?[] tensors, bool[] wanted, Te
 def _words(tensors, kind, heads, heads_kv, theta, pairs, columns, epsilon, causal, left, right, align, scale):
     framework = framework_of(tensors[0], "x")
     window = None if left is None and right is None else (left, right)
-    attention = (causal, window, align, scale, "bhld", None, 0, framework.current_stream(tensors[0]), True)
+    attention = (causal, window, align, scale, "bhld", None, 0, None)
     return framework, (kind, heads, heads_kv, None if theta is None else (theta, pairs, columns), epsilon, attention)
 
 

@@ -2,9 +2,12 @@
 
 import contextlib
 import gc
+import json
 import os
 import pathlib
+import re
 import resource
+import shutil
 import subprocess
 import sys
 import threading
@@ -17,8 +20,9 @@ import fovea
 import formulas
 
 
-def run(program):
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
+def run(program, **environment):
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120,
+                          env=os.environ | environment)
 
 
 def test_importing_it_imports_no_framework():
@@ -41,6 +45,71 @@ except KeyboardInterrupt:
 def test_ctrl_c_ends_a_long_call():
     ended = run(LONG)
     assert ended.stdout == "interrupted 32.0\n", ended.stderr
+
+
+IN_FLIGHT = """
+import threading, time, numpy, fovea
+q = numpy.ones((1, 8, {length}, 64), numpy.float32)
+def call():
+    while True:
+        fovea.attention(q, q, q, implementation="cpu.scalar")
+for _ in range({threads}):
+    threading.Thread(target=call, daemon=True).start()
+time.sleep(0.3)
+print("ends")
+"""
+
+
+@pytest.mark.parametrize("length, threads", [(20000, 1), (8, 4), (500, 4)])  # the first takes much longer than the test
+def test_the_interpreter_ends_while_a_call_runs(length, threads):
+    ended = run(IN_FLIGHT.format(length=length, threads=threads))
+    assert (ended.returncode, ended.stdout) == (0, "ends\n"), ended.stderr
+
+
+NO_MEMORY = """
+import resource, numpy, fovea
+q = numpy.ones((1, 4, 20000, 64), numpy.float32)
+k, out, lse = q[:, :, :100], numpy.empty_like(q), numpy.empty((1, 4, 20000), numpy.float32)
+fovea.attention(k, k, k)
+for mib in (0, 1, 2, 4, 8, 64):
+    held = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (held + (mib << 20), resource.RLIM_INFINITY))
+    try:
+        fovea.attention(q, k, k, out=out, lse=lse)
+    except MemoryError:  # OutOfMemory is one too
+        pass
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+print(fovea.attention(q, k, k)[0].mean())
+"""
+
+
+def test_without_memory_a_call_runs_or_raises_memory_error():
+    ended = run(NO_MEMORY)
+    assert ended.stdout == "1.0\n", ended.stderr
+
+
+NO_GPU = """
+import json, numpy, fovea
+one = numpy.ones((1, 1, 4, 8), numpy.float32)
+assert fovea.attention(one, one, one)[0].sum() == 32
+print(json.dumps([reason for device, _, reason in fovea.implementations().values() if device == "cuda"]))
+"""
+
+
+def test_a_machine_without_a_gpu_runs_on_the_cpu_and_tells_why():
+    ended = run(NO_GPU, CUDA_VISIBLE_DEVICES="")
+    assert all(json.loads(ended.stdout)), ended.stderr
+
+
+def test_an_old_driver_is_named_with_the_one_that_is_wanted(tmp_path):
+    compiler = shutil.which("cc")
+    if compiler is None or not json.loads(run(NO_GPU).stdout):
+        pytest.skip("needs a C compiler and kernels for GPUs")
+    driver = pathlib.Path(__file__).resolve().parents[1] / "cuda/old_driver.c"
+    subprocess.run([compiler, "-shared", "-fPIC", str(driver), "-o", str(tmp_path / "libcuda.so.1")], check=True)
+    ended = run(NO_GPU, LD_LIBRARY_PATH=str(tmp_path))
+    for reason in json.loads(ended.stdout):
+        assert re.search(r"too old, it speaks CUDA 11\.4, this build \d+\.\d", reason), reason
 
 
 @pytest.mark.parametrize("length", [100, 1000])  # a call on this thread, and on one of its own

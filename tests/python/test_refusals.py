@@ -25,6 +25,26 @@ class NoArray:
     """Has neither a buffer nor __dlpack__."""
 
 
+class Raises:
+    """Where a number or a stream is wanted."""
+
+    def __index__(self):
+        raise RuntimeError("no number")
+
+    __float__ = __cuda_stream__ = __index__
+
+
+class Stream:
+    def __init__(self, told):
+        self.told = told
+
+    def __cuda_stream__(self):
+        return self.told
+
+
+# More memory than there is, without memory of its own.
+HUGE = numpy.broadcast_to(numpy.float32(1), (2 ** 10, 1, 2 ** 30, 16))
+
 # What is changed -> the exception and words of its message.
 REFUSED = [
     ({"q": NoArray()}, TypeError, ["q: ", "NoArray", "NumPy"]),
@@ -70,6 +90,33 @@ REFUSED = [
     ({"stream": "main"}, TypeError, ["stream: ", "'main'", "__cuda_stream__"]),
     ({"stream": -1}, TypeError, ["stream: ", "-1"]),
     ({"foo": 1}, TypeError, ["foo"]),
+    ({"k": numpy.datetime64("2020")}, TypeError, ["k: ", "datetime64", "float32"]),
+    ({"k": numpy.float32(1)}, TypeError, ["k: ", "float32, shape ()", "wanted an array"]),
+    ({"k": bytearray(4)}, TypeError, ["k: ", "bytearray", "wanted an array"]),
+    ({"k": memoryview(bytes(4)).cast("f")}, TypeError, ["k: ", "memoryview", "wanted an array"]),
+    ({"k": None}, TypeError, ["k: ", "NoneType", "wanted an array"]),
+    ({"k": P.k.view([("a", "f4")])}, TypeError, ["k: ", "[('a', '<f4')]", "wanted an array"]),
+    ({"k": numpy.empty(P.k.shape, "V0")}, TypeError, ["k: ", "|V0", "wanted an array"]),
+    ({"k": P.k.astype(numpy.longdouble)}, TypeError, ["k: ", "wanted an array"]),
+    ({"k": numpy.empty((2, 2, 33, 16), [("a", "f4"), ("b", "u1")])["a"]}, TypeError, ["k: ", "wanted an array"]),
+    ({"q": numpy.zeros((1,) * 33)}, ValueError, ["q: ", "33 dimensions"]),
+    ({"out": 1}, TypeError, ["out: ", "int", "wanted an array"]),
+    ({"q": HUGE}, MemoryError, ["Unable to allocate"]),
+    ({"implementation": "cpu.scalar\0"}, fovea.InvalidArgument, ["`implementation`", "no implementation of this name"]),
+    ({"implementation": "\ud800"}, ValueError, ["implementation: ", "ud800", "implementations()"]),
+    ({"align": "\ud800", "causal": True}, ValueError, ["align: ", "ud800", "top_left"]),
+    ({"layout": "bhld\0"}, ValueError, ["layout: ", "bhld", "blhd"]),
+    ({"scale": 10 ** 400}, TypeError, ["scale: ", "1000", "wanted a number"]),
+    ({"scale": 1j}, TypeError, ["scale: ", "1j", "wanted a number"]),
+    ({"scale": Raises()}, TypeError, ["scale: ", "Raises", "wanted a number"]),
+    ({"threads": Raises()}, TypeError, ["threads: ", "Raises", "wanted a number"]),
+    ({"threads": 2 ** 31}, TypeError, ["threads: ", str(2 ** 31)]),
+    ({"window": (2 ** 70, 1)}, TypeError, ["window: ", str(2 ** 70), "keys"]),
+    ({"window": (float("nan"), 1)}, TypeError, ["window: ", "nan", "keys"]),
+    ({"stream": 2 ** 70}, TypeError, ["stream: ", str(2 ** 70)]),
+    ({"stream": Raises()}, RuntimeError, ["no number"]),
+    ({"stream": Stream(5)}, TypeError, ["stream: ", "got 5 from __cuda_stream__", "(version, address)"]),
+    ({"stream": Stream((0, "x"))}, TypeError, ["stream: ", "'x'"]),
 ]
 
 
@@ -97,6 +144,12 @@ def test_backward_refuses_other_arrays_for_gradients(arrays, words):
 def test_backward_refuses_an_lse_of_another_shape():
     with pytest.raises(fovea.InvalidArgument, match="`lse`"):
         fovea.attention_backward(P.dout, *P.inputs, OUT, LSE[:1])
+
+
+def test_backward_refuses_a_gradient_whose_columns_are_not_side_by_side():
+    of_a_sum = numpy.broadcast_to(numpy.float32(1), OUT.shape)
+    with pytest.raises(fovea.InvalidArgument, match="`dout`.*(.|\n)*contiguous"):
+        fovea.attention_backward(of_a_sum, *P.inputs, OUT, LSE)
 
 
 def test_too_many_positional_arguments():

@@ -122,6 +122,12 @@ def test_a_second_derivative_is_refused():
         torch.autograd.grad(out.sum(), inputs, create_graph=True)
 
 
+def test_forward_mode_is_refused():
+    q, k, v = tensors(requires_grad=False)
+    with torch.autograd.forward_ad.dual_level(), pytest.raises(NotImplementedError, match="forward mode"):
+        fovea.torch.attention(torch.autograd.forward_ad.make_dual(q, torch.ones_like(q)), k, v)
+
+
 @pytest.mark.parametrize("arguments, words", [({"attn_mask": torch.ones(20, 20, dtype=torch.bool)}, "attn_mask: got"),
                                               ({"dropout_p": 0.1}, "dropout_p: got 0.1")])
 def test_the_drop_in_refuses(arguments, words):

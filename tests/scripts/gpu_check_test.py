@@ -11,6 +11,7 @@ import sys
 import tempfile
 import unittest
 import unittest.mock
+import zipfile
 
 PROGRAM = sys.argv.pop(2) if len(sys.argv) > 2 else None
 ROOT = pathlib.Path(sys.argv.pop() if len(sys.argv) > 1 else ".").resolve()
@@ -77,7 +78,8 @@ class GpuCheck(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
         for name in ("bin", "scripts"):
             (self.folder / name).mkdir()
-        for name in ("gpu_check", "gpu_check_cases.py", "gpu_check_outcomes.py", "gpu_check_parallel"):
+        for name in ("gpu_check", "gpu_check_cases.py", "gpu_check_outcomes.py", "gpu_check_python.py",
+                     "gpu_check_parallel"):
             shutil.copy(ROOT / "scripts" / name, self.folder / "scripts")
         for name, text in (("fovea", FOVEA), ("fovea_cuda_check", DEVICE_CHECK)):
             (self.folder / "bin" / name).write_text(text)
@@ -288,6 +290,40 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(self.run_it("--parts", "examples", "--python", self.python(0)), 1)
         self.assertIn("no libmy_cuda_kernel.so", self.said)
         self.assertEqual(self.groups(), {"examples": (6, 1)})
+
+    def python_with_tests(self, last_line, code=0):
+        """A Python without jax and transformers; each run of tests ends with this line."""
+        path = self.folder / "python"
+        path.write_text(f"""#!/bin/sh
+case "$*" in
+    *"import fovea"*) test -e "${{PYTHONPATH%%:*}}/fovea/module.py" ;;
+    *"import jax"* | *"import transformers"*) exit 1 ;;
+    *pytest*tests/python/test_*) echo "$*" >> {self.folder}/tests; echo "{last_line}"; exit {code} ;;
+esac
+""")
+        path.chmod(0o755)
+        return str(path)
+
+    def test_the_tests_of_the_python_package_are_counted(self):
+        command = ["--parts", "python", "--python"]
+        self.assertEqual(self.run_it(*command, self.python_with_tests("3 passed in 1.0s")), 0, self.said)
+        self.assertIn("without fovea; wanted one with it, or its wheel in wheels", self.said)
+        self.assertEqual(self.groups(), {"python": (0, 0)})
+        (self.folder / "wheels").mkdir()
+        with zipfile.ZipFile(self.folder / "wheels/fovea-0.2.0-cp310-abi3-linux_x86_64.whl", "w") as wheel:
+            wheel.writestr("fovea/module.py", "")
+        self.assertEqual(self.run_it(*command, self.python_with_tests("3 passed, 2 skipped in 1.0s")), 0, self.said)
+        self.assertIn("jax not run", self.said)
+        self.assertEqual(self.groups(), {"python": (3 * 6, 0)})
+        ran = (self.folder / "tests").read_text()
+        for name in ("cupy", "flash_attn", "torch", "torch_autograd", "torch_layers", "torch_registry"):
+            self.assertIn(f"tests/python/test_{name}.py\n", ran)
+        for line, code, counts in (("1 failed, 2 passed in 1.0s", 1, (2, 1)), ("2 passed, 1 error in 1.0s", 1, (2, 1)),
+                                   ("no tests ran in 0.1s", 5, (0, 0)), ("2 skipped in 0.1s", 0, (0, 0)),
+                                   ("2 errors during collection", 2, (0, 2)), ("Segmentation fault", 139, (0, 1))):
+            ended = self.run_it(*command, self.python_with_tests(line, code))
+            self.assertEqual(self.groups(), {"python": tuple(6 * count for count in counts)}, self.said)
+            self.assertEqual(ended, int(counts[1] > 0))
 
     def test_a_missing_sanitizer_fails(self):
         if shutil.which("compute-sanitizer"):

@@ -36,7 +36,8 @@ class GpuRecords(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
         for name in ("bin", "scripts"):
             (self.folder / name).mkdir()
-        for name in ("gpu_check", "gpu_check_cases.py", "gpu_check_outcomes.py", "gpu_records"):
+        for name in ("gpu_check", "gpu_check_cases.py", "gpu_check_outcomes.py", "gpu_check_python.py",
+                     "gpu_records"):
             shutil.copy(ROOT / "scripts" / name, self.folder / "scripts")
         for name, text in (("fovea", FOVEA), ("with_torch", "#!/bin/sh\nexit 0\n"), ("without", "#!/bin/sh\nexit 1\n")):
             (self.folder / "bin" / name).write_text(text)
