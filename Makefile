@@ -1,5 +1,5 @@
 # The two commands of the README. Everything else is CMake (`cmake --list-presets`).
-.PHONY: bench test test-cuda setup gpu-build gpu-check gpu-pack gpu-records gpu-wheel wheel
+.PHONY: bench test test-cuda setup gpu-build gpu-check gpu-pack gpu-records wheel
 BUILD := build/release
 # One file per state of the sources, so that an interrupted run goes on and an older one is not mistaken for it.
 DIGEST = $(shell cmake -DSOURCE_DIR=$(CURDIR) -DPRINT=ON -P cmake/source_digest.cmake | cut -c -12)
@@ -33,7 +33,7 @@ gpu-check:
 		$(MAKE) --no-print-directory gpu-build; fi
 	@$(if $(GPUS),scripts/gpu_check_parallel --gpus $(GPUS),scripts/gpu_check $(if $(PARTS),--parts $(PARTS)))
 
-# The Python package as one file, into out/wheel.
+# The Python package as one file, into out/wheels. gpu-pack carries it, and other wheels that lie there, such as pytest.
 wheel: setup
 	@scripts/wheel
 
@@ -51,17 +51,11 @@ gpu-pack: gpu-build
 	@cp scripts/gpu_check scripts/gpu_check_*.py scripts/gpu_check_parallel scripts/gpu_records out/fovea-gpu/scripts
 	@cp examples/my_triton.py out/fovea-gpu/examples
 	@cp python/fovea_bench/*.py out/fovea-gpu/share/fovea/python/fovea_bench
-	@# Wheels for the part `python`, and what measures the package: make gpu-wheel.
+	@# Wheels for the part `python`, and what measures the package: make wheel.
 	@if ls out/wheels/*.whl >/dev/null 2>&1; then mkdir -p out/fovea-gpu/tests && cp -r out/wheels out/fovea-gpu && \
 		cp -r tests/python out/fovea-gpu/tests && cp scripts/python_* out/fovea-gpu/scripts; fi
 	@tar cJf out/fovea-gpu.tar.xz -C out fovea-gpu
 	@echo "To be carried: $(CURDIR)/out/fovea-gpu.tar.xz"
-
-# The wheel of the Python package with kernels for GPUs, in out/wheels, for the part `python` of gpu-check. Other wheels
-# that the Python there lacks, such as those of nanobind-backend and pytest, may be put beside it.
-gpu-wheel:
-	@rm -f out/wheels/fovea-*.whl
-	@python3 -m pip wheel . --no-deps -w out/wheels
 
 # The records that the pages of a GPU are made of, with what `make gpu-check` built: `make gpu-records GPUS=0,1 ONLY=graph`.
 gpu-records:
