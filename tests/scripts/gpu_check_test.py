@@ -262,7 +262,7 @@ class GpuCheck(unittest.TestCase):
             self.assertTrue(script.cells_of(summary))
 
     def python(self, code):
-        """A Python that has torch and triton, or not."""
+        """A Python that has every module, or none."""
         path = self.folder / "python"
         path.write_text(f"#!/bin/sh\nexit {code}\n")
         path.chmod(0o755)
@@ -272,24 +272,34 @@ class GpuCheck(unittest.TestCase):
         (self.folder / "bin/libmy_cuda_kernel.so").touch()
         for _ in range(2):  # rows of an earlier run do not count
             self.assertEqual(self.run_it("--parts", "examples", "--python", self.python(0)), 0, self.said)
-            self.assertEqual(self.groups(), {"examples": (8, 0)})
+            self.assertEqual(self.groups(), {"examples": (4, 0)})
         self.assertTrue((self.folder / "results/h200/examples.jsonl").exists())
         kernels = [call["words"][call["words"].index("--impl") + 1] for call in self.calls("bench")]
         self.assertEqual(set(kernels), {"bin/libmy_cuda_kernel.so:my_attention,flash",
-                                        "examples/my_triton.py:attention,flash", "flash"})
-        self.assertEqual({call["words"][call["words"].index("--dtype") + 1] for call in self.calls("profile")},
-                         {"fp32", "bf16"})
+                                        "examples/my_triton.py:attention,flash"})
         self.assertEqual(self.run_it("--parts", "examples", "--python", self.python(1)), 0, self.said)
-        self.assertIn("neither Triton kernel nor PyTorch beside us", self.said)
+        self.assertIn("lacks triton", self.said)
         self.assertEqual(self.groups(), {"examples": (2, 0)})
         (self.folder / "bin/bad").touch()
         self.assertEqual(self.run_it("--parts", "examples", "--python", self.python(0)), 1)
-        self.assertEqual(self.groups(), {"examples": (4, 4)})
+        self.assertEqual(self.groups(), {"examples": (2, 2)})
+
+    def test_peers_count_the_rows_of_pytorch(self):
+        self.assertEqual(self.run_it("--parts", "peers", "--python", self.python(0)), 0, self.said)
+        self.assertEqual(self.groups(), {"peers": (4, 0)})
+        self.assertEqual({call["words"][call["words"].index("--dtype") + 1] for call in self.calls("profile")},
+                         {"fp32", "bf16"})
+        self.assertEqual(self.run_it("--parts", "peers", "--python", self.python(1)), 0, self.said)
+        self.assertIn("lacks torch", self.said)
+        self.assertEqual(self.groups(), {"peers": (0, 0)})
+        (self.folder / "bin/bad").touch()
+        self.assertEqual(self.run_it("--parts", "peers", "--python", self.python(0)), 1)
+        self.assertGreater(self.groups()["peers"][1], 0)
 
     def test_a_missing_example_fails(self):
         self.assertEqual(self.run_it("--parts", "examples", "--python", self.python(0)), 1)
         self.assertIn("no libmy_cuda_kernel.so", self.said)
-        self.assertEqual(self.groups(), {"examples": (6, 1)})
+        self.assertEqual(self.groups(), {"examples": (2, 1)})
 
     def python_with_tests(self, last_line, code=0):
         """A Python without jax and transformers; each run of tests ends with this line."""
