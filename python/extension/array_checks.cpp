@@ -1,11 +1,10 @@
 // Every message names the parameter, what was got and what is wanted.
 #include "array_checks.h"
 
+#include "dlpack.h"
+
 namespace fovea::python {
 namespace {
-
-constexpr int kCpu = 1, kCuda = 2, kCudaHost = 3, kCudaManaged = 13;  // DLDeviceType
-constexpr int kFloat = 2, kBfloat = 4;                                // DLDataTypeCode
 
 std::string word(const nb::object& object) { return nb::str(nb::handle(object)).c_str(); }
 
@@ -20,17 +19,17 @@ std::string text_of(nb::handle object) {
 
 DType dtype_of(const Request& request, nb::handle object, nb::dlpack::dtype type) {
   if (type.lanes == 1) {
-    if (type.code == kFloat && type.bits == 32) return DType::fp32;
-    if (type.code == kFloat && type.bits == 16) return DType::fp16;
-    if (type.code == kBfloat && type.bits == 16) return DType::bf16;
+    if (type.code == dlpack::kFloat && type.bits == 32) return DType::fp32;
+    if (type.code == dlpack::kFloat && type.bits == 16) return DType::fp16;
+    if (type.code == dlpack::kBfloat && type.bits == 16) return DType::bf16;
   }
   refuse_array(request, object);
 }
 
 Device device_of(const Request& request, nb::dlpack::device device) {
   const int type = device.device_type;
-  if (type == kCpu || type == kCudaHost) return {};
-  if (type == kCuda || type == kCudaManaged) return {DeviceKind::cuda, device.device_id};
+  if (type == dlpack::kCpu || type == dlpack::kCudaHost) return {};
+  if (type == dlpack::kCuda || type == dlpack::kCudaManaged) return {DeviceKind::cuda, device.device_id};
   refuse_value(request, "got a device of DLPack's type " + std::to_string(type) + "; wanted the CPU or CUDA");
 }
 

@@ -25,11 +25,10 @@ Held imported(nb::handle capsule) {
 
 // On CUDA without a wait: the call runs on the current stream of the framework.
 nb::object capsule_of(nb::handle object) {
-  constexpr int kCuda = 2, kCudaManaged = 13;
   nb::dict words;
   if (nb::hasattr(object, "__dlpack_device__")) {
     const int device = nb::cast<int>(nb::object(object.attr("__dlpack_device__")()[0]));
-    if (device == kCuda || device == kCudaManaged) words["stream"] = -1;
+    if (device == dlpack::kCuda || device == dlpack::kCudaManaged) words["stream"] = -1;
   }
   const nb::object method = object.attr("__dlpack__");
   words["max_version"] = nb::make_tuple(dlpack::kMajorVersion, 0);
@@ -105,7 +104,7 @@ MutableTensorView view_of_capsule(nb::handle object, const Request& request, Arr
                               .shape = const_cast<std::int64_t*>(held.shape_ptr()),
                               .strides = const_cast<std::int64_t*>(held.stride_ptr()),
                               .byte_offset = held.byte_offset()};
-  if (bf16) tensor.dtype.code = static_cast<std::uint8_t>(nb::dlpack::dtype_code::Bfloat);
+  if (bf16) tensor.dtype.code = dlpack::kBfloat;
   return view_of(request, object, tensor);
 }
 

@@ -8,6 +8,10 @@
 
 namespace fovea::python::dlpack {
 
+// DLDeviceType and DLDataTypeCode.
+constexpr std::int32_t kCpu = 1, kCuda = 2, kCudaHost = 3, kCudaManaged = 13;
+constexpr std::uint8_t kFloat = 2, kBfloat = 4;
+
 constexpr std::uint32_t kMajorVersion = 1;  // with another the structures differ
 constexpr std::uint64_t kReadOnly = 1;      // of `flags`
 

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "dlpack.h"
+
 namespace fovea::python {
 namespace {
 
@@ -22,10 +24,9 @@ static_assert(std::is_same_v<Py_ssize_t, std::int64_t>);
 constexpr int kNativeByteOrder = 0x200, kWritable = 0x400;
 
 nb::dlpack::dtype dtype_of(const Request& request, nb::handle object, const ArrayInterface& array) {
-  constexpr std::uint8_t kFloat = 2, kBfloat = 4;  // DLDataTypeCode
   const auto bits = static_cast<std::uint8_t>(array.itemsize * 8);
-  if (array.kind == 'f' && (array.flags & kNativeByteOrder) != 0) return {kFloat, bits, 1};
-  if (array.kind == 'V' && array.itemsize == 2 && is_named_bf16(object)) return {kBfloat, bits, 1};
+  if (array.kind == 'f' && (array.flags & kNativeByteOrder) != 0) return {dlpack::kFloat, bits, 1};
+  if (array.kind == 'V' && array.itemsize == 2 && is_named_bf16(object)) return {dlpack::kBfloat, bits, 1};
   refuse_array(request, object);
 }
 
@@ -57,7 +58,7 @@ MutableTensorView view_of_numpy(nb::handle object, const Request& request) {
   }
   const MutableTensorView view = view_of(request, object,
                                          {.data = array->data,
-                                          .device = {1, 0},  // the CPU
+                                          .device = {dlpack::kCpu, 0},
                                           .ndim = array->dims,
                                           .dtype = dtype,
                                           .shape = array->shape,

@@ -9,8 +9,7 @@
 namespace fovea::python {
 namespace {
 
-constexpr std::uint8_t kFloat = 2, kBfloat = 4;
-constexpr std::int32_t kCpu = 1, kCuda = 2;
+using dlpack::kBfloat, dlpack::kFloat;
 
 struct Torch {
   nb::object module = nb::module_::import_("torch");
@@ -41,8 +40,8 @@ nb::dlpack::dtype dtype_of(const Request& request, nb::handle tensor) {
 }
 
 nb::dlpack::device device_of(const Request& request, nb::handle tensor) {
-  if (nb::cast<bool>(tensor.attr("is_cpu"))) return {kCpu, 0};
-  if (nb::cast<bool>(tensor.attr("is_cuda"))) return {kCuda, nb::cast<int>(tensor.attr("get_device")())};
+  if (nb::cast<bool>(tensor.attr("is_cpu"))) return {dlpack::kCpu, 0};
+  if (nb::cast<bool>(tensor.attr("is_cuda"))) return {dlpack::kCuda, nb::cast<int>(tensor.attr("get_device")())};
   const std::string device = nb::str(tensor.attr("device").attr("type")).c_str();
   refuse_value(request, "got a tensor on device " + device + "; wanted cpu or cuda");
 }

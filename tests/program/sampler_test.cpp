@@ -61,7 +61,7 @@ TEST(Sampler, SamplesOfManyRunsFillATurnByWhatTheyTakeTogether) {
   EXPECT_EQ(turns.back(), 2);
 }
 
-// A clock that changes from turn to turn, and not within one: 15 samples of a turn are no better than one.
+// A clock that changes from turn to turn, and not within one: 20 samples of a turn are no better than one.
 TEST(Sampler, ManySamplesOfDifferentTurnsAreNoQuietSource) {
   int turn = 0;
   const SampleSource source{"clock", [&turn](int runs, int) {

@@ -1,8 +1,6 @@
 # scripts/fit_arch_spec on the committed sweeps: a short fit finds constants that choose well on problems it has not
 # seen, and its copy of the formulas is the library's.
 # fit_arch_spec_test.py ROOT
-import importlib.machinery
-import importlib.util
 import pathlib
 import re
 import subprocess
@@ -11,16 +9,10 @@ import unittest
 
 import numpy as np
 
+from script_loader import load
+
 ROOT = pathlib.Path(sys.argv.pop() if len(sys.argv) > 1 else ".").resolve()
 JUDGE = ROOT / "results/h200/tile_sweep_judge.jsonl.xz"
-
-
-def script():
-    loader = importlib.machinery.SourceFileLoader("fit_arch_spec", str(ROOT / "scripts/fit_arch_spec"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("fit_arch_spec", loader))
-    sys.dont_write_bytecode = True
-    loader.exec_module(module)
-    return module
 
 
 def row_of_the_library():
@@ -56,7 +48,7 @@ class FitArchSpec(unittest.TestCase):
         self.assertIn("  wgmma.rate = ", ended.stdout)
 
     def test_script_and_library_predict_the_same_cycles_and_choose_the_same(self):
-        fit = script()
+        fit = load(ROOT, "fit_arch_spec")
         records = fit.records_of([str(JUDGE)])
         for record in records:
             if "choices" not in record:
@@ -76,7 +68,7 @@ class FitArchSpec(unittest.TestCase):
         np.testing.assert_allclose(sorted(chosen), sorted(computed), rtol=1e-6)
 
     def test_script_and_library_have_the_same_constants_that_are_not_fitted(self):
-        fit, row = script(), row_of_the_library()
+        fit, row = load(ROOT, "fit_arch_spec"), row_of_the_library()
         self.assertAlmostEqual(fit.CLOCK_MHZ * 1e6, row["clock_hz"])
         self.assertAlmostEqual(fit.LAUNCH_US * 1e-6, row["launch_seconds"], places=12)
         self.assertEqual(fit.MEMORY_RATE, row["memory_rate"])

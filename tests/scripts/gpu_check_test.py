@@ -1,7 +1,5 @@
 # scripts/gpu_check with programs that only pretend: counts, records, merging of parts, digests.
 # gpu_check_test.py ROOT [PROGRAM], the real `fovea`, which must understand the problem lines.
-import importlib.machinery
-import importlib.util
 import json
 import os
 import pathlib
@@ -14,6 +12,9 @@ import unittest.mock
 import zipfile
 
 PROGRAM = sys.argv.pop(2) if len(sys.argv) > 2 else None
+
+from script_loader import load
+
 ROOT = pathlib.Path(sys.argv.pop() if len(sys.argv) > 1 else ".").resolve()
 FOVEA = """#!/usr/bin/env python3
 import json, os, sys
@@ -129,10 +130,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(set(self.groups()), {"unit", "repeat", "refusals", "exhaustion"})
 
     def test_side_by_side_every_part_is_recorded(self):
-        spec = importlib.machinery.SourceFileLoader("parts", str(ROOT / "scripts/gpu_check"))
-        script = importlib.util.module_from_spec(importlib.util.spec_from_loader("parts", spec))
-        with unittest.mock.patch.object(sys, "path", [*sys.path, str(ROOT / "scripts")]):
-            spec.exec_module(script)
+        script = load(ROOT, "gpu_check")
         code = self.run_it("--gpus", "0,1", "--cases", "64", "--repeats", "7", script="gpu_check_parallel")
         self.assertEqual(set(self.groups()), set(script.PARTS) - {"bench"}, self.said)
         self.assertEqual(code, 1, self.said)  # the pretended `large` crashes
@@ -234,10 +232,7 @@ class GpuCheck(unittest.TestCase):
     def test_the_program_understands_the_lines(self):
         if PROGRAM is None:
             self.skipTest("no program was built")
-        loader = importlib.machinery.SourceFileLoader("gpu_check", str(ROOT / "scripts/gpu_check"))
-        sys.path.insert(0, str(ROOT / "scripts"))
-        script = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_check", loader))
-        loader.exec_module(script)
+        script = load(ROOT, "gpu_check")
         for shape in script.SHAPES:
             line = f"{shape} dtype={','.join(script.TYPES)} pass={','.join(script.PASSES)}"
             ended = subprocess.run([PROGRAM, "verify", "--device", "cpu", "--impl", "reference", "--json", "--problem",

@@ -1,19 +1,15 @@
 # scripts/mutate: what it changes, and what it leaves alone; nothing is built.
 # mutate_test.py ROOT
-import importlib.machinery
-import importlib.util
 import pathlib
 import re
 import subprocess
 import sys
 import unittest
 
+from script_loader import load
+
 ROOT = pathlib.Path(sys.argv.pop() if len(sys.argv) > 1 else ".").resolve()
-loader = importlib.machinery.SourceFileLoader("mutate", str(ROOT / "scripts/mutate"))
-mutate = importlib.util.module_from_spec(importlib.util.spec_from_loader("mutate", loader))
-sys.modules["mutate"] = mutate
-sys.dont_write_bytecode = True
-loader.exec_module(mutate)
+mutate = load(ROOT, "mutate")
 
 SOURCE = """// a + b
 #include <a/b.h>

@@ -1,6 +1,4 @@
 # The blocks that scripts/readme makes of records: readme_test.py ROOT
-import importlib.machinery
-import importlib.util
 import json
 import pathlib
 import shutil
@@ -8,12 +6,10 @@ import sys
 import tempfile
 import unittest
 
+from script_loader import load
+
 ROOT = pathlib.Path(sys.argv.pop() if len(sys.argv) > 1 else ".").resolve()
-sys.dont_write_bytecode = True
-sys.path.insert(0, str(ROOT / "scripts"))
-LOADER = importlib.machinery.SourceFileLoader("readme", str(ROOT / "scripts/readme"))
-readme = importlib.util.module_from_spec(importlib.util.spec_from_loader("readme", LOADER))
-LOADER.exec_module(readme)
+readme = load(ROOT, "readme")
 import readme_layers  # noqa: E402
 
 

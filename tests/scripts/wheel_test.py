@@ -1,7 +1,5 @@
 # scripts/wheel: which wheels it refuses, and the size of CUDA code. tests/packaging/wheel_test.py builds one.
 # wheel_test.py ROOT
-import importlib.machinery
-import importlib.util
 import pathlib
 import shutil
 import subprocess
@@ -9,21 +7,15 @@ import sys
 import tempfile
 import unittest
 
+from script_loader import load
+
 ROOT = pathlib.Path(sys.argv.pop() if len(sys.argv) > 1 else ".").resolve()
 GOOD = "fovea-0.2.0-cp310-abi3-manylinux_2_34_x86_64.whl"
 
 
-def script():
-    loader = importlib.machinery.SourceFileLoader("wheel", str(ROOT / "scripts/wheel"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("wheel", loader))
-    sys.dont_write_bytecode = True
-    loader.exec_module(module)
-    return module
-
-
 class Script(unittest.TestCase):
     def setUp(self):
-        self.script = script()
+        self.script = load(ROOT, "wheel")
         self.folder = pathlib.Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, self.folder)
 

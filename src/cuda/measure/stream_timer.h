@@ -16,7 +16,7 @@ enum class Timing : std::uint8_t {
   eager   // up to 100 runs in a row, which the host enqueues meanwhile: the slower of host and device decides
 };
 
-// Seconds of a graph, if runs are shorter: of at most kMostInARow runs. The same with eager.
+// With graph and eager, a sample is the mean of so many runs that they take about these seconds, at most kMostInARow.
 inline constexpr double kSecondsInARow = 2e-3;
 inline constexpr int kMostInARow = 100;
 

@@ -7,7 +7,8 @@
 
 namespace fovea::cuda::ptx {
 
-// The values that "createpolicy.fractional" makes for all of the lines; sm_80.
+// Policies for all of the lines, as "createpolicy.fractional" encodes them. The numbers are CUTLASS's
+// (cute::TMA::CacheHintSm90); sm_90.
 enum class CachePolicy : std::uint64_t {
   evict_normal = 0x1000000000000000,
   evict_first = 0x12F0000000000000,  // these lines make room before others

@@ -11,7 +11,7 @@ namespace fovea::program {
 
 // A contender's turn.
 inline constexpr double kTurnSeconds = 0.02;      // long enough to fill a CPU's caches with its data
-inline constexpr double kGpuTurnSeconds = 0.005;  // contenders of a round share the clock, which changes slower
+inline constexpr double kGpuTurnSeconds = 0.005;  // so that every contender meets all clock rates
 
 struct SamplingLimits {
   double repeat_for = 10;  // seconds of samples per contender that suffice, beyond the least samples and turns
@@ -19,8 +19,8 @@ struct SamplingLimits {
   // Seconds of untimed runs at the start of a turn. A process that goes on after a pause needs some milliseconds until
   // its threads run on processors of their own.
   double settle = 0;
-  double turn = kTurnSeconds;
-  double least_sample = 0;  // seconds that a sample takes at least, if it is a mean over many runs
+  double turn = kTurnSeconds;  // seconds of a contender's turn
+  double least_sample = 0;     // seconds that a sample takes at least, if it is a mean over many runs
 };
 
 inline constexpr int kLeastSamples = 3;

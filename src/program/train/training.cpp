@@ -231,8 +231,7 @@ int Training::interrupted_at_step() const {
 
 void Training::print_plan() const {
   const model::MemoryPlan& plan = model_.memory();
-  const std::string sizes =
-      fmt::format("{}: {} parameters", model::line_of(settings_.config), model::ParameterMap(settings_.config).count());
+  const std::string sizes = fmt::format("{}: {} parameters", model::line_of(settings_.config), model_.map().count());
   fmt::print(stderr, "{}\n{} of memory: {} state, {} activations, {} workspace\n", wrapped(sizes, 2),
              core::binary_size(plan.total_bytes), core::binary_size(plan.state_bytes),
              core::binary_size(plan.activation_bytes), core::binary_size(plan.workspace_bytes));

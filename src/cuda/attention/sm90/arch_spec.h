@@ -52,8 +52,8 @@ struct ArchSpec {
 
 // One H200, the only chip that was measured; every device uses its row. All constants are fitted:
 // - forward to preset h200-dense, as the tiles' own times are, and to calls with splits; the runs are in
-//   docs/kernels/sm90_forward_notebook.md, steps 2, 5 and 6, its section of 2026-11-27 for cold calls, and the last one
-//   for the rates of memory.
+//   docs/kernels/sm90_forward_notebook.md: steps 2, 5 and 6, "predicted times of cold calls", and for the rates of
+//   memory "reading alone".
 // - backward to the calls that backward_times.h names. The rate of the preprocess is fitted to 19 later calls of the
 //   same file: the first 2,308 ran with a slower preprocess. Today's reads 3.1e12 bytes per second, here and in
 //   cuda.any. The rates stay until both are timed anew, since cuda.any's times hold the slower one too. The costs of
