@@ -12,7 +12,8 @@
 namespace fovea::verification {
 namespace {
 
-constexpr double kWorthThreads = 2e7;  // multiply-adds
+constexpr double kWorthThreads = 2e7;                         // multiply-adds
+constexpr std::int64_t kHashedBytes = std::int64_t{1} << 20;  // by a thread at once
 
 }  // namespace
 
@@ -41,6 +42,17 @@ void for_each_block(std::int64_t total, std::int64_t width, double multiply_adds
   take();
   others.clear();  // joins them
   if (failure) std::rethrow_exception(failure);
+}
+
+std::size_t digest_of(std::string_view bytes) {
+  const std::hash<std::string_view> hash;
+  const std::int64_t parts = (std::ssize(bytes) + kHashedBytes - 1) / kHashedBytes;
+  std::vector<std::size_t> digests(static_cast<std::size_t>(parts));
+  for_each_block(parts, 1, static_cast<double>(bytes.size()), [&](std::int64_t part, std::int64_t) {
+    digests[static_cast<std::size_t>(part)] =
+        hash(bytes.substr(static_cast<std::size_t>(part * kHashedBytes), static_cast<std::size_t>(kHashedBytes)));
+  });
+  return hash({reinterpret_cast<const char*>(digests.data()), digests.size() * sizeof(std::size_t)});
 }
 
 }  // namespace fovea::verification

@@ -205,13 +205,17 @@ void allow_overflow(RowValues& reference, Bound& bound) {
     core::store_from_float(&memory, bound.stored, 0, static_cast<float>(value));
     return std::isinf(core::load_as_float(&memory, bound.stored, 0));
   };
-  bound.may_poison.assign(reference.rows.size(), false);
-  for (std::size_t n = 0; n < reference.values.size(); ++n) {
-    double& value = reference.values[n];
-    if (!std::isfinite(value)) continue;
-    if (overflows(value * 1.01)) bound.may_poison[n / static_cast<std::size_t>(reference.columns)] = true;
-    if (overflows(value)) value = std::copysign(HUGE_VAL, value);
-  }
+  const auto columns = static_cast<std::size_t>(reference.columns);
+  std::vector<char> near(reference.rows.size());
+  for_each_row(near.size(), reference.columns, [&](std::size_t row) {
+    for (std::size_t n = row * columns; n < (row + 1) * columns; ++n) {
+      double& value = reference.values[n];
+      if (!std::isfinite(value)) continue;
+      if (overflows(value * 1.01)) near[row] = true;
+      if (overflows(value)) value = std::copysign(HUGE_VAL, value);
+    }
+  });
+  bound.may_poison.assign(near.begin(), near.end());
 }
 
 TensorError compare(const std::string& tensor, const RowValues& got, const RowValues& reference, const Bound& bound) {

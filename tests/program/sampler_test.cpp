@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "program/bench/sweep.h"
 #include "program/worker/process.h"
@@ -29,14 +30,33 @@ struct Pattern {
   }
 };
 
+double sum_of(const std::vector<double>& samples) { return std::accumulate(samples.begin(), samples.end(), 0.0); }
+
 TEST(Sampler, QuietSourcesEndByTheirNoiseAndNoisyOnesByTime) {
   Pattern quiet{"quiet", {0.02}, nullptr}, noisy{"noisy", {0.01, 0.03, 0.02, 0.05}, nullptr};
-  const auto outcomes = sample_interleaved({quiet.source(), noisy.source()}, {.repeat_for = 2}, 1);
-  EXPECT_EQ(outcomes[0].samples.size(), static_cast<std::size_t>(kEnoughSamples));
-  double total = 0;
-  for (const double s : outcomes[1].samples) total += s;
+  EXPECT_EQ(sample_interleaved({quiet.source()}, {.repeat_for = 2}, 1)[0].samples.size(),
+            static_cast<std::size_t>(kEnoughSamples));
+  const double total = sum_of(sample_interleaved({noisy.source()}, {.repeat_for = 2}, 1)[0].samples);
   EXPECT_GE(total, 2.0);
   EXPECT_LT(total, 2.2);
+}
+
+// A chip's clock falls while one contender runs alone: all must be timed under the same load.
+TEST(Sampler, QuietSourcesTakeTurnsUntilTheLastOneHasEnough) {
+  std::vector<std::string> calls;
+  Pattern quiet{"quiet", {0.02}, &calls}, noisy{"noisy", {0.02, 0.03, 0.02, 0.05}, &calls};
+  const auto outcomes = sample_interleaved({quiet.source(), noisy.source()}, {.repeat_for = 2}, 1);
+  EXPECT_EQ(outcomes[0].samples.size(), outcomes[1].samples.size());
+  EXPECT_GE(sum_of(outcomes[1].samples), 2.0);
+  EXPECT_NE(calls[calls.size() - 1], calls[calls.size() - 2]) << "the last round has one turn of each";
+}
+
+// One that takes much longer has spent its time first, and the others go on.
+TEST(Sampler, ASlowSourceLeavesWhenItsTimeIsSpent) {
+  Pattern slow{"slow", {1.0}, nullptr}, noisy{"noisy", {0.02, 0.03, 0.02, 0.05}, nullptr};
+  const auto outcomes = sample_interleaved({slow.source(), noisy.source()}, {.repeat_for = 4}, 1);
+  EXPECT_EQ(outcomes[0].samples.size(), 4u);
+  EXPECT_GE(sum_of(outcomes[1].samples), 4.0);
 }
 
 TEST(Sampler, TurnsOfShortRunsBeginWithUntimedOnes) {
@@ -59,6 +79,8 @@ TEST(Sampler, SamplesOfManyRunsFillATurnByWhatTheyTakeTogether) {
                             }};
   sample_interleaved({source}, {.repeat_for = 0.01, .turn = 5e-3, .least_sample = 2e-3}, 1);
   EXPECT_EQ(turns.back(), 2);
+  const auto outcomes = sample_interleaved({source}, {.repeat_for = 10, .turn = 5e-3, .least_sample = 2e-3}, 1);
+  EXPECT_EQ(outcomes[0].samples.size(), 150u) << "kEnoughSeconds, not kMostSamples";
 }
 
 // A clock that changes from turn to turn, and not within one: 20 samples of a turn are no better than one.

@@ -105,6 +105,34 @@ TEST_P(LayerReference, GradientsAreTheDerivatives) {
   }
 }
 
+// Large problems are compared in some rows of each result, and only those are computed.
+template <class Arithmetic>
+void check_chosen_rows(LayerValues<Arithmetic> values, const LayerProblem& p) {
+  const std::vector<std::int64_t> rows = {1, 0};
+  const auto check = [&rows](const auto& whole, const auto& some, const std::string& name) {
+    ASSERT_EQ(some.rows, std::ssize(rows)) << name;
+    EXPECT_EQ(some.values, chosen_rows(whole, rows).values) << name;
+  };
+  check(values.activation(Activation::y), values.output(rows), "y");
+  check(values.gradient(Activation::x), values.input_gradient(Activation::x, rows), "dx");
+  for (const Step& step : steps_of(p))
+    check(values.weight_gradient(step.part), values.weight_gradient(step.part, rows), name_of(step.part));
+}
+
+TEST_P(LayerReference, ChosenRowsAreThoseOfTheWhole) {
+  const auto [kind, cross, rows] = GetParam();
+  const LayerProblem p = small_problem(kind, cross, rows);
+  LayerInputs inputs = inputs_for(p);
+  const PerProjection<Sizes> sizes = weight_sizes(p);
+  for (const Step& step : steps_of(p)) {
+    const Sizes& one = at(sizes, step.part);
+    at(inputs.dweight, step.part) = filled(one[2], one[3], 40);  // what the gradient is added to
+  }
+  check_chosen_rows(exact(p, inputs), p);
+  const auto shared = std::make_shared<const LayerInputs>(inputs);
+  check_chosen_rows(LayerValues(p, shared, PlainArithmetic(DType::bf16, {})), p);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Kinds, LayerReference,
     testing::Values(

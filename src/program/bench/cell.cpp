@@ -70,7 +70,7 @@ std::vector<Row> CellBench::run(const verification::Case& c, const std::function
   }
   if (std::any_of(entries.begin(), entries.end(), [](const Entry& entry) { return entry.open; }) &&
       allocate_inputs(c, entries)) {
-    fill_inputs(c, places_, inputs_);
+    fill_all_inputs(c);
     AnswerChecker checker(c, places_, inputs_);
     for (const auto& together : batches_of(c, entries)) {
       for (Entry* entry : together) check(c, *entry, checker);
@@ -84,6 +84,11 @@ std::vector<Row> CellBench::run(const verification::Case& c, const std::function
   std::vector<Row> rows;
   for (Entry& entry : entries) rows.push_back(std::move(entry.row));
   return rows;
+}
+
+void CellBench::fill_all_inputs(const verification::Case& c) {
+  const SpentTime spent(spent_.inputs);
+  fill_inputs(c, places_, inputs_);
 }
 
 // Returns whether there is memory for the inputs. If not, every open row becomes oom.
@@ -203,13 +208,16 @@ void CellBench::time_all(const verification::Case& c, const std::vector<Entry*>&
   const auto product = settings_.ceilings.find(product_name(device, c.dtype()));
   const double before = probed();
   const double best_product = times_the_host() || product == settings_.ceilings.end() ? 0 : product->second;
-  std::vector<SampleOutcome> outcomes = sample_interleaved(sources, settings_.limits, settings_.seed, after_turn);
+  const std::vector<SampleOutcome> outcomes = [&] {
+    const SpentTime spent(spent_.sampling);
+    return sample_interleaved(sources, settings_.limits, settings_.seed, after_turn);
+  }();
   const RowCeiling ceiling = row_ceiling(before, probed(), best_product, probed);
   for (std::size_t i = 0; i < timed.size(); ++i) {
     if (outcomes[i].status != "ok") {
       timed[i]->row.fail(outcomes[i].status, outcomes[i].reason);
     } else if (check_again(*timed[i], checker)) {
-      judge(c, *timed[i], std::move(outcomes[i].samples), ceiling);
+      judge(c, *timed[i], outcomes[i].samples, ceiling);
     }
   }
 }

@@ -10,6 +10,7 @@
 
 #include "program/bench/contender.h"
 #include "program/bench/sampler.h"
+#include "program/bench/spent_time.h"
 #include "program/machine/machine.h"
 #include "program/machine/power.h"
 #include "program/record/record.h"
@@ -37,6 +38,7 @@ class CellBench {
   int threads() const { return settings_.threads; }
   // The timer on a GPU, which depends on the options. On a CPU each kind of worker names its own.
   std::string timer() const;
+  const SpentSeconds& spent() const { return spent_; }  // in all cells
   double samples_for() const { return settings_.limits.repeat_for; }
   void sample_for(double seconds) { settings_.limits.repeat_for = seconds; }
 
@@ -66,6 +68,7 @@ class CellBench {
   Row blank_row(const verification::Case& c, const CellPlan& plan) const;
   std::int64_t workspaces_of(const Entry& entry) const;
   bool allocate_inputs(const verification::Case& c, std::vector<Entry>& entries);
+  void fill_all_inputs(const verification::Case& c);
   void refuse_too_large(const verification::Case& c, Entry& entry) const;
   std::vector<std::vector<Entry*>> batches_of(const verification::Case& c, std::vector<Entry>& entries) const;
   static void fail_allocation(Row& row, const Error& error);
@@ -93,6 +96,7 @@ class CellBench {
   SharedBlock inputs_;
   TensorPlaces places_, old_places_;  // the latter for an older program's workers
   EnergyCounter energy_;
+  SpentSeconds spent_;
   std::vector<int> crashes_;  // per contender: consecutive cells in which it crashed
   std::vector<std::unique_ptr<WorkerProcess>> workers_;
 };

@@ -50,6 +50,7 @@ void CellBench::check(const verification::Case& c, Entry& entry, AnswerChecker& 
   const Contender& contender = contenders_[entry.contender];
   const TensorPlaces& places = places_for(entry);
   try {
+    const SpentTime spent(spent_.runs);
     process.outputs().resize(places.output_bytes);
     poison(process.outputs());
     process.call(prepare_command(c, entry.plan.asked, contender.saves, places, settings_), settings_.limits.timeout);
@@ -79,6 +80,7 @@ const TensorPlaces& CellBench::places_for(const Entry& entry) const {
 }
 
 AnswerCheck CellBench::judge_answer(const Entry& entry, AnswerChecker& checker) {
+  const SpentTime spent(spent_.checks);
   const bool ours = contenders_[entry.contender].ours;
   const bool keeps_state = !ours || entry.row.saved_bytes.value_or(entry.plan.saved_bytes) > 0;
   const BackwardReads reads = keeps_state ? BackwardReads::own_state : BackwardReads::outputs;
@@ -87,6 +89,7 @@ AnswerCheck CellBench::judge_answer(const Entry& entry, AnswerChecker& checker) 
 
 // Returns whether the contender can be timed.
 bool CellBench::poison_before_timing(const verification::Case& c, Entry& entry) {
+  const SpentTime spent(spent_.runs);
   WorkerProcess& process = worker(entry.contender);
   entry.digest = digest_of(process.outputs());
   if (!contenders_[entry.contender].of_old.empty()) return true;  // an older program does not know the command
@@ -105,6 +108,7 @@ bool CellBench::check_again(Entry& entry, AnswerChecker& checker) {
   if (!contenders_[entry.contender].of_old.empty()) return true;
   WorkerProcess& process = worker(entry.contender);
   try {
+    const SpentTime spent(spent_.runs);
     store_outputs(process, settings_.limits.timeout);
   } catch (const WorkerFailure& failure) {
     entry.row.fail(failure.status, failure.reason);

@@ -31,7 +31,9 @@ class Turn {
   Turn(const SampleSource& source, SampleOutcome& outcome, const SamplingLimits& limits)
       : source_(source), outcome_(outcome), limits_(limits) {}
 
-  bool done() const { return done_; }
+  // Failed, or all its time or samples are spent.
+  bool is_out() const { return out_; }
+  bool wants_more() const { return !out_ && !quiet(); }
 
   void warm_up() {
     double total = 0;
@@ -59,7 +61,7 @@ class Turn {
       for (const double s : taken) outcome_.samples.push_back(std::round(s * 1e9) / 1e9);
       if (!taken.empty()) turn_medians_.push_back(statistics_of(taken).median);
     });
-    if (!done_) done_ = enough();
+    if (!out_) out_ = spent();
   }
 
  private:
@@ -72,37 +74,46 @@ class Turn {
       end_with(failure.status, failure.reason);
       return;
     }
-    spent_ += seconds_since(start);
-    if (spent_ > limits_.timeout && static_cast<int>(outcome_.samples.size()) < kLeastSamples)
+    seconds_ += seconds_since(start);
+    if (seconds_ > limits_.timeout && static_cast<int>(outcome_.samples.size()) < kLeastSamples)
       end_with("timeout",
                fmt::format("{} samples take longer than the limit of {:.3g} s", kLeastSamples, limits_.timeout));
   }
 
   void end_with(const std::string& status, const std::string& reason) {
     outcome_ = {{}, status, reason};
-    done_ = true;
+    out_ = true;
   }
 
   int runs_per_turn() const { return typical_ > 0 ? std::clamp(static_cast<int>(limits_.turn / typical_), 1, 50) : 1; }
 
   int lead() const { return std::clamp(static_cast<int>(limits_.settle / typical_), 1, kMostLead); }
 
-  bool enough() {
-    const auto& samples = outcome_.samples;
-    const auto n = static_cast<int>(samples.size());
-    if (n < kLeastSamples || std::ssize(turn_medians_) < kLeastTurns) return false;
-    const double total = std::accumulate(samples.begin(), samples.end(), 0.0);
-    if (n >= kMostSamples || total >= limits_.repeat_for || spent_ >= 2 * limits_.repeat_for) return true;
-    return n >= kEnoughSamples && total >= kEnoughSeconds && relative_notch(samples) < kQuietNotch &&
-           relative_notch(turn_medians_) < kQuietTurns;
+  bool has_least() const {
+    return std::ssize(outcome_.samples) >= kLeastSamples && std::ssize(turn_medians_) >= kLeastTurns;
+  }
+
+  double total() const {
+    return std::accumulate(outcome_.samples.begin(), outcome_.samples.end(), 0.0,
+                           [this](double sum, double s) { return sum + std::max(s, limits_.least_sample); });
+  }
+
+  bool spent() const {
+    return has_least() && (std::ssize(outcome_.samples) >= kMostSamples || total() >= limits_.repeat_for ||
+                           seconds_ >= 2 * limits_.repeat_for);
+  }
+
+  bool quiet() const {
+    return has_least() && std::ssize(outcome_.samples) >= kEnoughSamples && total() >= kEnoughSeconds &&
+           relative_notch(outcome_.samples) < kQuietNotch && relative_notch(turn_medians_) < kQuietTurns;
   }
 
   const SampleSource& source_;
   SampleOutcome& outcome_;
   const SamplingLimits& limits_;
   std::vector<double> turn_medians_;
-  double typical_ = 0, spent_ = 0;
-  bool done_ = false;
+  double typical_ = 0, seconds_ = 0;
+  bool out_ = false;
 };
 
 }  // namespace
@@ -128,10 +139,12 @@ std::vector<SampleOutcome> sample_interleaved(const std::vector<SampleSource>& s
   std::vector<std::size_t> order(sources.size());
   std::iota(order.begin(), order.end(), 0);
   std::mt19937_64 random(seed);
-  while (std::any_of(turns.begin(), turns.end(), [](const Turn& turn) { return !turn.done(); })) {
+  // Quiet sources go on while others need more samples. If they stopped, the others would run without pauses between
+  // their turns, and a chip at its power limit would give them a lower clock rate.
+  while (std::any_of(turns.begin(), turns.end(), [](const Turn& turn) { return turn.wants_more(); })) {
     std::shuffle(order.begin(), order.end(), random);
     for (const std::size_t i : order) {
-      if (turns[i].done()) continue;
+      if (turns[i].is_out()) continue;
       turns[i].take();
       if (after_turn && !outcomes[i].samples.empty())
         after_turn({sources[i].name, outcomes[i].samples.size(), statistics_of(outcomes[i].samples).median});

@@ -32,6 +32,7 @@ constexpr double kSlowRate = 2e9, kSlowGpuRate = 1e12;
 constexpr double kGpuCheckSeconds = 5;
 
 constexpr double kShortestSampling = 0.05;
+constexpr double kLongRun = 60;  // seconds from which on a run tells where its time went
 
 using Clock = std::chrono::steady_clock;
 
@@ -54,14 +55,14 @@ class Sweep {
     for (const verification::Case& c : settings_.cases) problems.push_back(verification::line_of(c));
     Progress progress(total_, problems);
     const auto start = Clock::now();
+    const auto seconds = [start] { return std::chrono::duration<double>(Clock::now() - start).count(); };
     const double longest = bench_.samples_for();
     try {
       std::size_t cells = 0;
       for (const verification::Case& c : settings_.cases) {
         if (settings_.budget_s > 0) {
-          const std::chrono::duration<double> spent = Clock::now() - start;
           const std::size_t left = total_ - cells * bench_.contenders().size();
-          bench_.sample_for(share_of_budget(settings_.budget_s - spent.count(), left, longest));
+          bench_.sample_for(share_of_budget(settings_.budget_s - seconds(), left, longest));
         }
         run_cell(c, progress);
         progress.on_cell(++cells * bench_.contenders().size());
@@ -73,8 +74,11 @@ class Sweep {
       std::fprintf(stderr, "\nfovea: the disk is full, so the run stops: %s\n", full.what());
       ended_ = kOutputLost;
     }
+    seconds_ = seconds();
     return ended_;
   }
+
+  double seconds() const { return seconds_; }  // of the last run
 
   std::vector<Row>& rows() { return rows_; }
   std::size_t total() const { return total_; }
@@ -134,7 +138,18 @@ class Sweep {
   std::unordered_map<std::string, Row> earlier_;  // by key_of
   std::vector<Row> rows_;
   int ended_ = 0;
+  double seconds_ = 0;
 };
+
+// Of a long run, for people who wait for it.
+void print_spent_time(double seconds, const SpentSeconds& spent) {
+  if (seconds < kLongRun) return;
+  const auto share = [seconds](double part) { return 100 * part / seconds; };
+  const std::string text = fmt::format(
+      "took {}: {:.0f} % checks, {:.0f} % sampling, {:.0f} % first runs, {:.0f} % inputs\n", duration_text(seconds),
+      share(spent.checks), share(spent.sampling), share(spent.runs), share(spent.inputs));
+  std::fputs(text.c_str(), stderr);
+}
 
 // Rows without a time, once per implementation and reason: a refusal often concerns every problem.
 void print_failures(const std::vector<Row>& rows) {
@@ -227,6 +242,7 @@ SweepEnd run_sweep(CellBench& bench, const SweepSettings& settings, const Enviro
   Sweep sweep(bench, settings, environment);
   if (settings.json) std::printf("%s\n", json_line(environment).c_str());
   int ended = sweep.run();
+  print_spent_time(sweep.seconds(), bench.spent());
   std::vector<Row>& rows = sweep.rows();
   try {
     if (!rows.empty() && settings.table) print_results(bench, settings, rows);

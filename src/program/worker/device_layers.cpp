@@ -43,7 +43,7 @@ double flops_of(const Operand<A>& a, const Operand<B>& b) {
 // Gradients with the sizes of the heads, which write(gradients) fills.
 template <class Number, class Write>
 Heads<Number> gradients_of(const Heads<Number>& heads, const Write& write) {
-  const auto blank = [](const Matrix<Number>& m) { return Matrix<Number>(m.rows, m.columns); };
+  const auto blank = [](const Matrix<Number>& m) { return Matrix<Number>::unset(m.rows, m.columns); };
   Heads<Number> result{blank(heads.q), blank(heads.k), blank(heads.v)};
   write({result.q.values.data(), result.k.values.data(), result.v.values.data()});
   return result;
@@ -82,7 +82,7 @@ class OnGpu final : public verification::LayerEvaluator {
 
 Matrix<double> OnGpu::multiply(const Operand<double>& a, const Operand<double>& b, const Matrix<double>& added) const {
   const auto on_device = [&] {
-    Matrix<double> result(a.rows(), b.columns());
+    auto result = Matrix<double>::unset(a.rows(), b.columns());
     cuda::reference::product(host(a), host(b), host(Operand(added)), result.values.data());
     return result;
   };
@@ -91,7 +91,7 @@ Matrix<double> OnGpu::multiply(const Operand<double>& a, const Operand<double>& 
 
 Matrix<double> OnGpu::multiply(const Operand<double>& a, const Operand<float>& b) const {
   const auto on_device = [&] {
-    Matrix<double> result(a.rows(), b.columns());
+    auto result = Matrix<double>::unset(a.rows(), b.columns());
     cuda::reference::product(host(a), host(b), result.values.data());
     return result;
   };
@@ -101,7 +101,7 @@ Matrix<double> OnGpu::multiply(const Operand<double>& a, const Operand<float>& b
 Matrix<float> OnGpu::multiply(const Operand<float>& a, const Operand<float>& b, const Matrix<float>& added,
                               const PlainVariant& variant) const {
   const auto on_device = [&] {
-    Matrix<float> result(a.rows(), b.columns());
+    auto result = Matrix<float>::unset(a.rows(), b.columns());
     cuda::reference::product(host(a), host(b), host(Operand(added)), form_of(variant), result.values.data());
     return result;
   };
@@ -110,7 +110,7 @@ Matrix<float> OnGpu::multiply(const Operand<float>& a, const Operand<float>& b, 
 
 Matrix<double> OnGpu::attend(const AttentionProblem& p, const Heads<double>& heads) const {
   const auto on_device = [&] {
-    Matrix<double> out(p.batch * p.len_q, p.heads_q * p.dim_v);
+    auto out = Matrix<double>::unset(p.batch * p.len_q, p.heads_q * p.dim_v);
     const HostHeads<double> given{heads.q.values.data(), heads.k.values.data(), heads.v.values.data()};
     cuda::reference::attend(p, given, out.values.data());
     return out;
@@ -132,7 +132,7 @@ Heads<double> OnGpu::attend_backward(const AttentionProblem& p, const Heads<doub
 
 Matrix<float> OnGpu::attend(const AttentionProblem& p, const Heads<float>& heads, const PlainVariant& variant) const {
   const auto on_device = [&] {
-    Matrix<float> out(p.batch * p.len_q, p.heads_q * p.dim_v);
+    auto out = Matrix<float>::unset(p.batch * p.len_q, p.heads_q * p.dim_v);
     const HostHeads<float> given{heads.q.values.data(), heads.k.values.data(), heads.v.values.data()};
     cuda::reference::attend(p, given, form_of(variant), out.values.data());
     verification::round_to(p.result_dtype, out);

@@ -11,6 +11,7 @@
 
 #include "core/binary_size.h"
 #include "core/check.h"
+#include "verification/blocks.h"
 
 namespace fovea::program {
 namespace {
@@ -36,6 +37,13 @@ TensorPlaces places_with(const verification::Case& c, std::int64_t guard_bytes) 
     end += (bytes + kSpacing - 1) / kSpacing * kSpacing;
   }
   return result;
+}
+
+void poison(std::byte* first, std::int64_t bytes) {
+  constexpr std::int64_t kBlock = std::int64_t{1} << 21;
+  verification::for_each_block(bytes, kBlock, static_cast<double>(bytes), [first](std::int64_t at, std::int64_t count) {
+    std::memset(first + at, kPoison, static_cast<std::size_t>(count));
+  });
 }
 
 bool is_poison(std::byte b) { return b == std::byte{kPoison}; }
@@ -107,14 +115,13 @@ verification::TensorSet tensors_of(const TensorPlaces& places, const TensorMemor
 }
 
 void poison(const SharedBlock& block) {
-  if (block.data() != nullptr) std::memset(block.data(), kPoison, static_cast<std::size_t>(block.bytes()));
+  if (block.data() != nullptr) poison(block.data(), block.bytes());
 }
 
 void poison_timed(const verification::Case& c, const TensorPlaces& places, const SharedBlock& outputs) {
   for (const auto& place : places.places) {
     const bool timed = place.tensor.role == verification::Role::gradient ? c.backwards() : c.forwards();
-    if (!place.is_input() && timed)
-      std::memset(outputs.data() + place.offset, kPoison, static_cast<std::size_t>(place.bytes()));
+    if (!place.is_input() && timed) poison(outputs.data() + place.offset, place.bytes());
   }
 }
 

@@ -158,7 +158,13 @@ std::vector<RowIndex> every_query(const AttentionProblem& p) {
 }
 
 void round_to(DType type, RowValues& values) {
-  for (double& value : values.values) value = rounded_to(type, static_cast<float>(value));
+  constexpr std::int64_t kBlock = std::int64_t{1} << 14;
+  for_each_block(std::ssize(values.values), kBlock, 8.0 * static_cast<double>(values.values.size()),
+                 [&](std::int64_t first, std::int64_t count) {
+                   double* const begin = values.values.data() + first;
+                   std::transform(begin, begin + count, begin,
+                                  [type](double value) { return rounded_to(type, static_cast<float>(value)); });
+                 });
 }
 
 void add_before(const Gradients& before, BackwardValues& values, bool rounds) {

@@ -9,7 +9,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "core/never_destroyed.h"
@@ -44,13 +43,15 @@ std::vector<RowIndex> compared_rows(const TensorSpec& result, std::uint64_t seed
   return rows;
 }
 
+// `rows` of a result; empty: all.
 template <class Arithmetic>
-auto sums_of(LayerValues<Arithmetic>& values, const std::string& name) -> Matrix<typename Arithmetic::Number> {
-  if (name == "y") return values.activation(Activation::y);
-  if (name == "dx") return values.gradient(Activation::x);
-  if (name == "dx_kv") return values.gradient(Activation::x_kv);
+auto sums_of(LayerValues<Arithmetic>& values, const std::string& name, const std::vector<std::int64_t>& rows)
+    -> Matrix<typename Arithmetic::Number> {
+  if (name == "y") return values.output(rows);
+  if (name == "dx") return values.input_gradient(Activation::x, rows);
+  if (name == "dx_kv") return values.input_gradient(Activation::x_kv, rows);
   for (const Part part : kParts) {
-    if (name == "d" + name_of(part) + "_weight") return values.weight_gradient(part);
+    if (name == "d" + name_of(part) + "_weight") return values.weight_gradient(part, rows);
     if (name == "d" + name_of(part) + "_bias") return values.bias_gradient(part);
   }
   for (const NormPart part : kNormParts) {
@@ -80,7 +81,7 @@ class LayerErrors {
     std::string text = layers::line_of(problem_) + " " + std::to_string(seed);
     const auto add = [&text](const auto& values) {
       const auto* const bytes = reinterpret_cast<const char*>(values.data());
-      text += " " + std::to_string(std::hash<std::string_view>{}({bytes, values.size() * sizeof(values[0])}));
+      text += " " + std::to_string(digest_of({bytes, values.size() * sizeof(values[0])}));
     };
     for (const auto* const one : {&inputs_->x, &inputs_->x_kv, &inputs_->dy}) add(one->values);
     for (const Part part : kParts) {
@@ -190,17 +191,16 @@ class LayerErrors {
   // The compared rows of a result, before it is rounded to its type.
   template <class Arithmetic>
   RowValues result(LayerValues<Arithmetic>& values, std::size_t index) const {
-    using Number = typename Arithmetic::Number;
     const RowValues& wanted = blank_.tensors[index].reference;
-    const std::int64_t len = results_[index].sizes[2];
-    const Matrix<Number> sums = sums_of(values, results_[index].name);
-    const auto columns = static_cast<std::size_t>(wanted.columns);
-    RowValues result{wanted.rows, wanted.columns, std::vector<double>(wanted.rows.size() * columns)};
-    for_each_block(
-        std::ssize(wanted.rows), 1, static_cast<double>(result.values.size()), [&](std::int64_t n, std::int64_t) {
-          const RowIndex& row = wanted.rows[static_cast<std::size_t>(n)];
-          std::copy_n(sums.row(row.batch * len + row.index), columns, result.values.begin() + n * wanted.columns);
-        });
+    const Sizes& sizes = results_[index].sizes;
+    std::vector<std::int64_t> rows;
+    for (const RowIndex& row : wanted.rows) rows.push_back(row.batch * sizes[2] + row.index);
+    if (std::ssize(rows) == sizes[0] * sizes[2]) rows.clear();
+    const auto sums = sums_of(values, results_[index].name, rows);
+    RowValues result{wanted.rows, wanted.columns, std::vector<double>(sums.values.size())};
+    for_each_block(sums.rows, 1, static_cast<double>(sums.values.size()), [&](std::int64_t row, std::int64_t) {
+      std::copy_n(sums.row(row), sums.columns, result.values.begin() + row * sums.columns);
+    });
     return result;
   }
 

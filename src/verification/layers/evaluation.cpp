@@ -14,13 +14,11 @@ namespace {
 
 Matrix<float> read(const TensorView& view) {
   if (!view) return {};
-  Matrix<float> m(view.sizes[0] * view.sizes[2], view.sizes[3]);
-  for_each_block(m.rows, 1, static_cast<double>(m.values.size()), [&](std::int64_t row, std::int64_t) {
+  return by_rows<float>(view.sizes[0] * view.sizes[2], view.sizes[3], [&](std::int64_t row, float* to) {
     const std::int64_t b = row / view.sizes[2], i = row % view.sizes[2];
-    for (std::int64_t c = 0; c < m.columns; ++c)
-      m.row(row)[c] = core::load_as_float(view.data, view.dtype, b * view.strides[0] + i * view.strides[2] + c);
+    for (std::int64_t c = 0; c < view.sizes[3]; ++c)
+      to[c] = core::load_as_float(view.data, view.dtype, b * view.strides[0] + i * view.strides[2] + c);
   });
-  return m;
 }
 
 // Columns [first, first + count) of every head.
@@ -150,8 +148,11 @@ auto LayerValues<Arithmetic>::computed(Activation which) -> Matrix<Number> {
 }
 
 template <class Arithmetic>
-auto LayerValues<Arithmetic>::projected(const Step& step) -> Matrix<Number> {
-  Matrix<Number> result = arithmetic_.multiply(activation(step.from), Operand(at(inputs_->weight, step.part), true));
+auto LayerValues<Arithmetic>::projected(const Step& step, const Rows& rows) -> Matrix<Number> {
+  const Operand weight(at(inputs_->weight, step.part), true);
+  const Matrix<Number>& from = activation(step.from);
+  Matrix<Number> result =
+      rows.empty() ? arithmetic_.multiply(from, weight) : arithmetic_.multiply(chosen_rows(from, rows), weight);
   const Matrix<float>& bias = at(inputs_->bias, step.part);
   for (std::int64_t i = 0; bias.rows > 0 && i < result.rows; ++i) {
     for (std::int64_t c = 0; c < result.columns; ++c) result.row(i)[c] += static_cast<Number>(bias.row(0)[c]);
@@ -199,13 +200,14 @@ auto LayerValues<Arithmetic>::gradient(Activation which) -> const Matrix<Number>
 
 // One sum over all projections that read it.
 template <class Arithmetic>
-auto LayerValues<Arithmetic>::gradient_of_input(Activation which) -> Matrix<Number> {
+auto LayerValues<Arithmetic>::gradient_of_input(Activation which, const Rows& rows) -> Matrix<Number> {
   Matrix<Number> gradients;
   Matrix<float> weights;
   for (const Step& step : steps_) {
     if (step.from != which) continue;
-    gradients = side_by_side(gradients, gradient(step.to));
-    weights = stacked(std::move(weights), at(inputs_->weight, step.part));
+    const Matrix<Number>& dy = gradient(step.to);
+    gradients = side_by_side(gradients, rows.empty() ? dy : chosen_rows(dy, rows));
+    weights = stacked(weights, at(inputs_->weight, step.part));
   }
   return arithmetic_.multiply(gradients, weights);
 }
@@ -221,10 +223,12 @@ void LayerValues<Arithmetic>::attend_backward() {
 }
 
 template <class Arithmetic>
-auto LayerValues<Arithmetic>::weight_gradient(Part part) -> Matrix<Number> {
+auto LayerValues<Arithmetic>::weight_gradient(Part part, const Rows& rows) -> Matrix<Number> {
   const Step& step = step_of(part);
-  return arithmetic_.multiply(Operand(gradient(step.to), true), activation(step.from),
-                              cast<Number>(at(inputs_->dweight, part)));
+  const Matrix<Number>&dy = gradient(step.to), &from = activation(step.from);
+  const Matrix<float>& before = at(inputs_->dweight, part);
+  if (rows.empty()) return arithmetic_.multiply(Operand(dy, true), from, cast<Number>(before));
+  return arithmetic_.multiply(Operand(chosen_columns(dy, rows), true), from, cast<Number>(chosen_rows(before, rows)));
 }
 
 template <class Arithmetic>

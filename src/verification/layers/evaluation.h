@@ -153,23 +153,27 @@ template <class Arithmetic>
 class LayerValues {
  public:
   using Number = typename Arithmetic::Number;
+  using Rows = std::vector<std::int64_t>;  // of a result; empty: all
 
   LayerValues(const LayerProblem& problem, std::shared_ptr<const LayerInputs> inputs, Arithmetic arithmetic);
 
   // y and the gradients of x, x_kv and the parameters are sums that are not rounded to a type.
   const Matrix<Number>& activation(Activation which);
   const Matrix<Number>& gradient(Activation which);
-  Matrix<Number> weight_gradient(Part part);
+  Matrix<Number> weight_gradient(Part part, const Rows& rows = {});
   Matrix<Number> bias_gradient(Part part);
   Matrix<Number> norm_gradient(NormPart part);
+  // Of y, and of the gradients of x and x_kv. A large problem is compared in few rows, and only these are computed.
+  Matrix<Number> output(const Rows& rows) { return projected(step_of(Part::out), rows); }
+  Matrix<Number> input_gradient(Activation which, const Rows& rows) { return gradient_of_input(which, rows); }
 
  private:
   using Slots = std::array<std::optional<Matrix<Number>>, kActivations>;
 
   Matrix<Number> computed(Activation which);
-  Matrix<Number> projected(const Step& step);
+  Matrix<Number> projected(const Step& step, const Rows& rows = {});
   Matrix<Number> derived(Activation which);
-  Matrix<Number> gradient_of_input(Activation which);
+  Matrix<Number> gradient_of_input(Activation which, const Rows& rows = {});
   Matrix<Number> gradient_of_projected(Activation which);
   Matrix<Number> shared_key_gradient();
   RowTransform transform_of(NormPart part) const;

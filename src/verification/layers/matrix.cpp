@@ -91,7 +91,7 @@ Matrix<double> product(const Matrix<double>& a, const Matrix<double>& b, const M
 
 Matrix<float> product(const Matrix<float>& a, const Matrix<float>& b, const PlainVariant& variant,
                       const Matrix<float>& added) {
-  Matrix<float> c(a.rows, b.columns);
+  Matrix<float> c = Matrix<float>::unset(a.rows, b.columns);
   const double work = work_of(a.rows, a.columns, b.columns);
   for_each_block(b.columns, kWideColumns, work, [&](std::int64_t first, std::int64_t count) {
     for (std::int64_t row = 0; row < a.rows; ++row) {
