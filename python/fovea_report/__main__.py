@@ -12,6 +12,7 @@ from .render import Report
 from .study import make_study
 from .vocabulary import Refused, ask
 
+LIST = "files.txt"  # of a report, in its folder
 OK, REFUSED, OUTPUT_LOST = 0, 2, 3  # exit codes, as of every verb of the program
 HERE, BUILT = Path(__file__).parent, Path(__file__).resolve().parents[2] / "build/release/fovea"  # of the sources
 
@@ -19,15 +20,13 @@ HERE, BUILT = Path(__file__).parent, Path(__file__).resolve().parents[2] / "buil
 class Folder:
     """The folder of a report. It keeps a list of the report's files, so that the next report removes only these."""
 
-    LIST = "files.txt"
-
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
             (path / "tables").mkdir(parents=True, exist_ok=True)
         except OSError as failed:
             raise Refused(f"{path}: cannot be written to ({failed.strerror})") from None
-        listed = path / self.LIST
+        listed = path / LIST
         for name in listed.read_text(encoding="utf-8").splitlines() if listed.exists() else []:
             if name and not Path(name).is_absolute() and ".." not in Path(name).parts:
                 (path / name).unlink(missing_ok=True)
@@ -36,7 +35,7 @@ class Folder:
     def add(self, name: str) -> Path:
         """Where to write a file. The list grows line by line, so that it is right even after an interruption."""
         (self.path / name).parent.mkdir(exist_ok=True)
-        with (self.path / self.LIST).open("a", encoding="utf-8") as listed:
+        with (self.path / LIST).open("a", encoding="utf-8") as listed:
             listed.write(f"{name}\n")
         return self.path / name
 

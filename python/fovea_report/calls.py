@@ -44,14 +44,11 @@ def call_table(study: Study, timer: str, rows: pd.DataFrame) -> Table:
 
 
 def said_of_calls(study: Study) -> Iterator[str]:
-    """The range of the times. Their parts stand in the tables."""
-    for timer, rows in ways(study):
+    """The range of the times, and how often another implementation is faster. Each pass has its table."""
+    for (timer, _), rows in in_order(study, study.calls).groupby(["timer", "setting"]):
         pairs = others_beaten(rows)
         lost = pairs[pairs.counted & (pairs.ratio < 1)]
         for name, own in study.each(rows[(rows.kind == "library") & rows.timed]):
-            for pass_, cells in own.groupby("pass_", sort=False):
-                times, losses = cells["median"] * 1e6, ((lost.impl == name) & (lost.pass_ == pass_)).sum()
-                others = f", slower than another implementation in {losses} of them" if timer != "cuda_host" else ""
-                what = listed(study.op_word(rows.op.iloc[0]), study.word(pass_))
-                yield (f"{WORDS[timer]} {name} takes {figure(times.min())} to {figure(times.max())} us {what} in "
-                       f"{plural(len(times), 'cell')}{others}.")
+            least, most = (figure(1e6 * own["median"].agg(end)) for end in ("min", "max"))
+            others = f"; another implementation is faster in {sum(lost.impl == name)}" if timer != "cuda_host" else ""
+            yield f"{WORDS[timer]} {name} takes {least} to {most} us in {plural(len(own), 'cell')}{others}."

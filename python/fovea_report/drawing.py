@@ -36,15 +36,13 @@ def shade(ratio: float) -> tuple:
 def draw(picture: Picture, looks: Looks, path: Path, with_panels: bool = True) -> list[str]:
     """Writes the PNG; returns its panels as SVG for a page, if `with_panels`."""
     save_png(together(picture, looks), path)
-    panels = picture.panels if with_panels else []
-    return [svg_of(alone(panel, picture, looks), f"{picture.name}-{n}") for n, panel in enumerate(panels)]
-
-
-def alone(panel: Panel, picture: Picture, looks: Looks) -> Figure:
-    figure = Figure(figsize=PANEL)
-    draw_panel(figure.subplots(), picture, panel, looks)
-    figure.tight_layout(pad=0.6)
-    return figure
+    found = []
+    for panel in picture.panels if with_panels else []:
+        figure = Figure(figsize=PANEL)
+        draw_panel(figure.subplots(), picture, panel, looks)
+        figure.tight_layout(pad=0.6)
+        found.append(svg_of(figure, f"{picture.name}-{len(found)}"))
+    return found
 
 
 @style.applied()
@@ -72,7 +70,7 @@ def handles_of(picture: Picture, looks: Looks) -> list:
     every = [series for panel in picture.panels for series in panel.series]
     if any(series.dashed for series in every):
         handles += [mark("here", linestyle="-"), mark("published", markerfacecolor=style.PAPER, linestyle=(0, (4, 2)))]
-    elif picture.kind != "phases" and not all(series.points.clean.all() for series in every):
+    elif picture.kind not in ("phases", "timeline") and not all(series.points.clean.all() for series in every):
         handles.append(mark("hollow: flagged", markerfacecolor=style.PAPER))
     return handles
 

@@ -14,7 +14,7 @@ import jinja2
 import pandas as pd
 from matplotlib.colors import to_hex
 
-from . import drawing
+from . import drawing, tables
 from .calls import call_table, ways
 from .looks import Looks
 from .observations import headline, observations
@@ -23,7 +23,6 @@ from .published_pages import Page
 from .records import TIMES
 from .study import Study, conditions
 from .table import Table, figure, rate
-from .tables import accuracy_table, failures_table, memory_table, rate_tables, summary_table, time_tables
 
 TEMPLATES = Path(__file__).parent / "templates"
 WHOLE = ["n", "workspace", "saved", "held"]
@@ -44,15 +43,16 @@ class Report:
         self.classes: dict[str, str] = {}  # of panels: CSS to name
         self.looks = Looks(study.implementations, study.own(study.all))
         self.warnings, self.headline, self.observations = study.warnings, headline(study), observations(study)
-        self.accuracy, self.failures = accuracy_table(study), failures_table(study)
+        self.accuracy, self.failures = tables.accuracy_table(study), tables.failures_table(study)
         self.conditions = conditions(study, study.all)
-        self.summary, self.memory, self.times = None, None, [call_table(study, *one) for one in ways(study)]
+        self.summary, self.memory, self.times = None, [], [call_table(study, *one) for one in ways(study)]
         if len(study.rows):
-            self.summary, self.memory = summary_table(study), memory_table(study)
-            self.times = [*rate_tables(study), *self.times, *time_tables(study)]
+            self.summary = tables.summary_table(study)
+            self.memory = [tables.memory_table(study), tables.step_memory_table(study)]
+            self.times = [*tables.rate_tables(study), *self.times, *tables.time_tables(study)]
 
     def tables(self) -> list[Table]:
-        found = [self.summary, self.memory, self.accuracy, self.failures, *self.times]
+        found = [self.summary, *self.memory, self.accuracy, self.failures, *self.times]
         return [one for one in found + [table for page in self.pages for table in page.tables] if one and one.rows]
 
     def of_page(self, page: Page | None) -> list[Picture]:

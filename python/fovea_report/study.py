@@ -197,7 +197,6 @@ def over_peers(rows: pd.DataFrame) -> pd.DataFrame:
 @dataclass(frozen=True)
 class SpeedUps:
     """The geometric mean of the ratios of all pairs, its 95 % bootstrap interval, and the wins, losses and ties."""
-
     mean: float
     low: float
     high: float
@@ -225,7 +224,6 @@ def speed_ups(pairs: pd.DataFrame) -> SpeedUps | None:
 @dataclass(frozen=True)
 class PowerLaw:
     """median = coefficient * length ^ exponent, from the length `start` to `end`."""
-
     exponent: float
     coefficient: float
     start: float
@@ -260,12 +258,11 @@ def conditions(study: Study, rows: pd.DataFrame) -> str:
     on_gpu = set(rows[rows.cpu_threads == 0].environment)
     chips = {e["facts"].get("gpu" if n in on_gpu else "cpu", e["machine"]).split(", ")[0] for n, e in used.items()}
     samples = sorted(set(rows[rows.timed].n.astype(int)))
-    least, most = (samples[0], plural(samples[-1], "sample")) if samples else (0, "")
     commits = {commit[:10] + (" (modified)" if dirty else "") for commit, dirty in zip(rows.commit, rows.dirty)}
     loads = [(pd.to_numeric(one["facts"].get("load", 0), errors="coerce"), one["threads"]) for one in used.values()]
     load = max((load for load, threads in loads if np.round(load) > threads), default=0)  # more than the session's own
     return "; ".join(filter(None, [
         ", ".join(sorted(chips)), ", ".join(plural(n, "thread") for n in sorted(set(rows.cpu_threads) - {0})),
-        f"{f'{least} to ' if len(samples) > 1 else ''}{most} a cell" if samples else "",
+        f"{f'{samples[0]} to ' if len(samples) > 1 else ''}{plural(samples[-1], 'sample')} a cell" if samples else "",
         ", ".join(sorted(set(rows.peer) - {""})), ", ".join(sorted({one["date"][:10] for one in used.values()})),
         f"commit {', '.join(sorted(commits))}", f"other work on the machine: load {load:.0f}" if load else ""]))

@@ -38,11 +38,6 @@ def status_cell(study: Study, row: Row) -> Cell:
     return Cell(study.vocabulary.status(row.status), style="word", note=row.reason)
 
 
-def time_note(row: Row) -> str:
-    mean, std, least = (figure(1e3 * seconds) for seconds in (row.mean, row.std, row.min))
-    return "; ".join([f"mean {mean}, std {std}, min {least} ms; {int(row.n)} samples", *row.flags])
-
-
 def time_cell(study: Study, row: Row | None, scale: float = 1e3) -> Cell:
     """A time in ms, or in us with the scale 1e6; the status if there is no time."""
     if row is None:
@@ -50,10 +45,12 @@ def time_cell(study: Study, row: Row | None, scale: float = 1e3) -> Cell:
     if not row.timed:
         return status_cell(study, row)
     style = "best" if getattr(row, "best", False) else "muted" if not row.ranked or row.noisy else ""
+    mean, std, least = (figure(1e3 * seconds) for seconds in (row.mean, row.std, row.min))
+    note = "; ".join([f"mean {mean}, std {std}, min {least} ms; {int(row.n)} samples", *row.flags])
     spread = f"\u00b1 {figure((row.q3 - row.q1) / 2 * scale, 2)}"
     detail = f"{spread} \u00b7 {rate(row.flops / row.median)}" if scale == 1e3 else spread
     return Cell(figure(row.median * scale) + study.vocabulary.marks(row.flags), row.median * scale, style, detail,
-                time_note(row), getattr(row, "over_fastest", math.nan))
+                note, getattr(row, "over_fastest", math.nan))
 
 
 def ratio_cell(study: Study, pair: Row | None, *sides: Row | None) -> Cell:
@@ -181,6 +178,18 @@ def memory_table(study: Study) -> Table:
         table.rows.append([*key_cells(keys, next(iter(cells.values()))[0]),
                            *(bytes_cell(study, [row for row in rows if row.pass_ != "fwd"], "held") for rows in of),
                            *(bytes_cell(study, rows, "workspace") for rows in of)])
+    return table
+
+
+def step_memory_table(study: Study) -> Table:
+    """The peak of a model's step beyond weights, gradients and moments, and this library's as a share of it."""
+    rows = study.rows[study.rows.timed & (study.rows.pass_ == "step") & study.rows.state.notna()]
+    rows = in_order(study, rows.assign(beyond=rows.held + rows.workspace - rows.state))
+    own, keys = rows["at"].map(rows[rows.kind == "library"].groupby("at").beyond.min()), varying(study, rows)
+    table = captioned(study, "step-memory", rows, [*key_columns(keys), *words("implementation"),
+                                                   *map(Column, ("bytes", "this library's, as a share"))])
+    for row in rows.assign(share=own / rows.beyond).dropna(subset="share").itertuples():
+        table.rows.append([*key_cells(keys, row), *map(Cell, (row.impl, size(row.beyond), f"{row.share:.2f}"))])
     return table
 
 

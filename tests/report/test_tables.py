@@ -10,7 +10,8 @@ from fovea_report import observations
 from fovea_report.calls import call_table, said_of_calls, ways
 from fovea_report.render import rows_csv
 from fovea_report.table import figure, ratio, size
-from fovea_report.tables import (accuracy_table, failures_table, memory_table, rate_tables, summary_table, time_tables)
+from fovea_report.tables import (accuracy_table, failures_table, memory_table, rate_tables, step_memory_table,
+                                 summary_table, time_tables)
 
 
 def cells(table) -> list[dict[str, str]]:
@@ -100,8 +101,8 @@ def test_calls_have_their_own_tables(study):
     assert found["cuda_eager"]["cuda.any (over the fastest other)"] == "4.00\u00d7"
     assert "cuda.any (over the fastest other)" not in found["cuda_host"]
     said = list(said_of_calls(made))
-    assert any("takes 1.00 to 1.00 us forward in 1 cell" in one for one in said)
-    assert any("Called in a row, cuda.any takes 2.00" in one for one in said)
+    assert any("takes 1.00 to 1.00 us in 1 cell" in one for one in said)
+    assert "Called in a row, cuda.any takes 2.00 to 2.00 us in 1 cell; another implementation is faster in 0." in said
 
 
 def test_an_operation_that_was_timed_in_graphs_only_has_these_times(study):
@@ -129,6 +130,18 @@ def test_all_rows_are_in_one_csv_file(study):
     found = list(csv.DictReader(io.StringIO(rows_csv(made))))
     assert [one["impl"] for one in found] == ["naive", "fused", "cuda.any"]
     assert found[0]["median_s"] == "0.0015" and found[1]["reason"] == "a, b" and found[0]["lq"] == "512"
+
+
+def test_a_step_s_memory_is_compared_beyond_the_state(study):
+    def step(impl: str, before: int | None, workspace: int) -> dict:
+        problem = line("model", **{"pass": "step", "model": "report-d1:sm", "b": 4, "lq": 1024, "device": "cuda"})
+        known = {"memory_before_forward_bytes": before, "workspace_bytes": workspace} if before else {}
+        return {**row(impl, problem=problem, held=before and before + int(2e9), device="cuda"), **known}
+    rows = [step("fovea", int(3e9), int(1e9)), step("torch.compile", int(5e9), int(2e9)), step("torch.eager", None, 0)]
+    found = {one["implementation"]: one for one in cells(step_memory_table(study(rows)))}
+    assert {name: (one["bytes"], one["this library's, as a share"]) for name, one in found.items()} == {
+        "fovea": ("3.00 GB", "1.00"), "torch.compile": ("4.00 GB", "0.75")}, "of the other it is not known"
+    assert not step_memory_table(study(rows[1:])).rows
 
 
 def test_operations_are_told_apart(study):
