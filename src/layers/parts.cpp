@@ -126,7 +126,12 @@ std::int64_t columns_read_from(const Steps& steps, Source source) {
 }
 
 bool packs_weights(const LayerProblem& p, const Steps& steps, Source source) {
-  return gradient_dtype(p, source) != DType::fp32 && std::ranges::count(steps, source, &Step::source) > 1;
+  if (gradient_dtype(p, source) == DType::fp32 || std::ranges::count(steps, source, &Step::source) < 2) return false;
+  if (p.device.kind == DeviceKind::cpu || p.dtype != DType::bf16) return true;  // a partial sum may exceed fp16
+  std::int64_t bytes = 0;
+  for (const Step& step : steps)
+    bytes += step.source == source ? step.columns_in * step.columns_out * size_of(p.dtype) : 0;
+  return bytes <= kMostPackedBytes;
 }
 
 bool needs_attention(const LayerProblem& p) {

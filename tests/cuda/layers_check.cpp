@@ -218,9 +218,20 @@ void check_refusals() {
                  [](DeviceLayer& layer) { layer.forward.saved = layer.backward.saved = layer.host.forward.saved; });
 }
 
-// More tokens than thread blocks that sum the gradient of a norm; late positions; DeepSeek's head.
+// More tokens than thread blocks that sum the gradient of a norm; late positions; DeepSeek's head; weights that are not
+// packed.
 std::vector<Shape> large_shapes() {
-  return {{.kind = LayerKind::mha_fused,
+  return {{.kind = LayerKind::mha,
+           .batch = 1,
+           .len_q = 4,
+           .len_k = 4,
+           .width = 2560,
+           .width_kv = 2560,
+           .heads_q = 20,
+           .heads_kv = 20,
+           .dim_qk = 128,
+           .dim_v = 128},
+          {.kind = LayerKind::mha_fused,
            .len_q = 600,
            .len_k = 600,
            .heads_q = 2,

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "expected_layer.h"
+#include "layers/parts.h"
 
 namespace fovea::layers {
 namespace {
@@ -141,6 +142,31 @@ TEST(Layers, OneFusedProjectionEqualsSeparateOnesBitForBit) {
       EXPECT_EQ(fused.values("dqkv" + suffix), parts) << static_cast<int>(dtype);
     }
   }
+}
+
+// On a GPU, copies of large weights take longer than partial sums of dx. In fp16 a partial sum may overflow.
+TEST(Layers, LargeWeightsOnAGpuAreNotPacked) {
+  const auto sums = [](std::int64_t width, DType dtype, DeviceKind device) {
+    LayerProblem p = problem_of({.kind = LayerKind::mha,
+                                 .width = width,
+                                 .width_kv = width,
+                                 .dim_qk = width / 4,
+                                 .dim_v = width / 4,
+                                 .dtype = dtype,
+                                 .result = dtype});
+    p.pass = Pass::backward, p.device = {device, 0}, p.wants_dx = true;
+    std::vector<bool> adds;  // of the products that give dx
+    for (const Product& product : products_of(p)) {
+      if (product.source == Source::x && product.problem.wants_dx) adds.push_back(product.problem.accumulate_dx);
+    }
+    return adds;
+  };
+  const std::vector<bool> packed = {false}, added = {false, true, true};
+  EXPECT_EQ(sums(2560, DType::bf16, DeviceKind::cuda), added);
+  EXPECT_EQ(sums(2048, DType::bf16, DeviceKind::cuda), packed) << "24 MiB";
+  EXPECT_EQ(sums(2560, DType::fp16, DeviceKind::cuda), packed);
+  EXPECT_EQ(sums(2560, DType::bf16, DeviceKind::cpu), packed);
+  EXPECT_EQ(sums(64, DType::fp32, DeviceKind::cuda), added);
 }
 
 }  // namespace
