@@ -187,7 +187,7 @@ def step_memory_table(study: Study) -> Table:
     rows = in_order(study, rows.assign(beyond=rows.held + rows.workspace - rows.state))
     own, keys = rows["at"].map(rows[rows.kind == "library"].groupby("at").beyond.min()), varying(study, rows)
     table = captioned(study, "step-memory", rows, [*key_columns(keys), *words("implementation"),
-                                                   *map(Column, ("bytes", "this library's, as a share"))])
+                                                   Column("bytes"), Column("Fovea's share")])
     for row in rows.assign(share=own / rows.beyond).dropna(subset="share").itertuples():
         table.rows.append([*key_cells(keys, row), *map(Cell, (row.impl, size(row.beyond), f"{row.share:.2f}"))])
     return table

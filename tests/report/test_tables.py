@@ -139,7 +139,7 @@ def test_a_step_s_memory_is_compared_beyond_the_state(study):
         return {**row(impl, problem=problem, held=before and before + int(2e9), device="cuda"), **known}
     rows = [step("fovea", int(3e9), int(1e9)), step("torch.compile", int(5e9), int(2e9)), step("torch.eager", None, 0)]
     found = {one["implementation"]: one for one in cells(step_memory_table(study(rows)))}
-    assert {name: (one["bytes"], one["this library's, as a share"]) for name, one in found.items()} == {
+    assert {name: (one["bytes"], one["Fovea's share"]) for name, one in found.items()} == {
         "fovea": ("3.00 GB", "1.00"), "torch.compile": ("4.00 GB", "0.75")}, "of the other it is not known"
     assert not step_memory_table(study(rows[1:])).rows
 
