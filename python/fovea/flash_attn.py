@@ -5,12 +5,20 @@ What the kernels do not do is refused by name. Results are always reproducible, 
 """
 
 from fovea.errors import Unsupported
-from fovea.torch import attention
+from fovea.torch import attention, check_scale, check_tensors, sides_of
+
 
 def _window(window_size, causal):
     """-1 is no limit there. causal limits the right side."""
-    left, right = (None if side == -1 else side for side in window_size)
+    left, right = (None if side == -1 else side for side in sides_of(window_size, "window_size", -1))
     return (left, 0 if causal else right)
+
+
+def _unbound(packed, name, count):
+    check_tensors((packed,), (name,))
+    if packed.dim() != 5 or packed.shape[2] != count:
+        raise ValueError(f"{name}: got shape {tuple(packed.shape)}; wanted (batch, length, {count}, heads, columns)")
+    return packed.unbind(2)
 
 
 def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0,
@@ -25,6 +33,7 @@ def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, wi
             raise Unsupported(f"fovea.flash_attn: {name}: got {value}; wanted 0", "unsupported")
     if alibi_slopes is not None:
         raise Unsupported("fovea.flash_attn: alibi_slopes: got a value; wanted None", "unsupported")
+    check_scale(softmax_scale, "softmax_scale")
     window = _window(window_size, causal)
     masked = window != (None, None)
     out, lse = attention(q, k, v, window=window if masked else None, align="bottom_right" if masked else None,
@@ -34,9 +43,9 @@ def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, wi
 
 def flash_attn_kvpacked_func(q, kv, *arguments, **more):
     """flash_attn_func of keys and values in one tensor: (batch, length, 2, heads, columns)."""
-    return flash_attn_func(q, *kv.unbind(2), *arguments, **more)
+    return flash_attn_func(q, *_unbound(kv, "kv", 2), *arguments, **more)
 
 
 def flash_attn_qkvpacked_func(qkv, *arguments, **more):
     """flash_attn_func of queries, keys and values in one tensor: (batch, length, 3, heads, columns)."""
-    return flash_attn_func(*qkv.unbind(2), *arguments, **more)
+    return flash_attn_func(*_unbound(qkv, "qkv", 3), *arguments, **more)

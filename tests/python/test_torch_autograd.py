@@ -1,5 +1,6 @@
 """fovea.torch: gradients, operators, autocast, torch.compile."""
 
+import numpy
 import pytest
 import torch
 from torch.nn import functional
@@ -107,6 +108,30 @@ def test_vmap_of_a_vmap_and_of_lse():
     assert torch.equal(torch.vmap(mapped)(*(one[None] for one in (q, k, v)))[0, 1], lse)
 
 
+def test_torch_func_differentiates_once():
+    inputs = tensors()
+    wanted = torch.autograd.grad(fovea.torch.attention(*inputs, causal=True).sum(), inputs)
+    inputs = [one.detach() for one in inputs]
+
+    def function(*qkv):
+        return fovea.torch.attention(*qkv, causal=True).sum()
+    gradients = torch.func.grad(function, (0, 1, 2))
+    assert all(torch.equal(*pair) for pair in zip(gradients(*inputs), wanted))
+    mapped = torch.vmap(gradients)(*(one[:, None] for one in inputs))  # of each element of the batch
+    assert all(torch.equal(one[:, 0], other) for one, other in zip(mapped, wanted))
+    with pytest.raises(fovea.Unsupported, match="no second derivative.*one transform of torch.func"):
+        torch.func.grad(lambda q: gradients(q, *inputs[1:])[0].sum())(inputs[0])
+
+
+def test_meta_tensors():
+    inputs = [one.detach().to("meta").requires_grad_() for one in tensors()]
+    results = gradients(lambda *qkv: fovea.torch.scaled_dot_product_attention(*qkv, is_causal=True), inputs)
+    assert all(one.is_meta and one.shape == inputs[0].shape for one in results)
+    q, k, v = tensors()
+    with pytest.raises(ValueError, match="k: got a tensor on meta; wanted cpu, where q is"):
+        fovea.torch.attention(q, k.to("meta"), v)
+
+
 def test_autocast():
     inputs = tensors()
     with torch.autocast("cpu", torch.bfloat16):
@@ -135,10 +160,30 @@ def test_the_drop_in_refuses(arguments, words):
         fovea.torch.scaled_dot_product_attention(*tensors(), **arguments)
 
 
-@pytest.mark.parametrize("arguments", [{"window": (1, 2, 3)}, {"window": 3}, {"scale": "half"}], ids=str)
+@pytest.mark.parametrize("arguments", [{"window": (1, 2, 3)}, {"window": 3}, {"window": (1.5, 0)},
+                                       {"window": (2 ** 63, 0)}, {"scale": "half"}], ids=str)
 def test_arguments_of_another_type(arguments):
     with pytest.raises(TypeError, match=f"{next(iter(arguments))}: got .*wanted"):
         fovea.torch.attention(*tensors(), **arguments)
+
+
+@pytest.mark.parametrize("other", [[1.0], numpy.ones((2, 4, 20, 16), numpy.float32), None],
+                         ids=["list", "array", "None"])
+def test_what_is_no_tensor(other):
+    q, k, v = tensors()
+    for position, (name, long_name) in enumerate((("q", "query"), ("k", "key"), ("v", "value"))):
+        inputs = [q, k, v]
+        inputs[position] = other
+        with pytest.raises(TypeError, match=f"^{name}: got {type(other).__name__}; wanted a tensor"):
+            fovea.torch.attention(*inputs)
+        with pytest.raises(TypeError, match=f"^{long_name}: got {type(other).__name__}; wanted a tensor"):
+            fovea.torch.scaled_dot_product_attention(*inputs)
+
+
+def test_numbers_of_numpy():
+    q, k, v = tensors()
+    wanted = fovea.torch.attention(q, k, v, window=(3, 0))
+    assert torch.equal(fovea.torch.attention(q, k, v, window=(numpy.int64(3), numpy.int32(0))), wanted)
 
 
 def test_unequal_heads_need_enable_gqa():
