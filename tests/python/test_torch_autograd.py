@@ -7,6 +7,7 @@ from torch.nn import functional
 
 import fovea
 import fovea.torch
+from process_memory import leaks_nothing
 from torch_answers import DEVICES, assert_close
 
 
@@ -189,3 +190,8 @@ def test_numbers_of_numpy():
 def test_unequal_heads_need_enable_gqa():
     with pytest.raises(ValueError, match="key: got 2 heads, query has 4.*enable_gqa"):
         fovea.torch.scaled_dot_product_attention(*tensors(heads=(4, 2, 2)))
+
+
+def test_ten_thousand_calls_leak_nothing():
+    inputs = [one.requires_grad_() for one in torch.randn(3, 1, 1, 4, 8)]
+    assert leaks_nothing(lambda: torch.autograd.grad(fovea.torch.attention(*inputs).sum(), inputs))

@@ -9,6 +9,7 @@ import fovea
 from fovea import torch_layer_calls
 from fovea.torch_layers import (FusedMultiHeadAttention, GroupedQueryAttention, MultiHeadAttention,
                                 MultiHeadLatentAttention, MultiQueryAttention, Rotary)
+from process_memory import leaks_nothing
 from torch_answers import DEVICES, assert_close
 
 WIDTH, LENGTH = 48, 37
@@ -276,6 +277,18 @@ def test_meta_tensors():
     layer, inputs = made("gqa, cross", "meta")
     y, *gradients = answers(layer, layer, [one.detach().requires_grad_() for one in inputs])
     assert y.shape == (2, LENGTH, WIDTH) and all(one.is_meta for one in (y, *gradients))
+
+
+def test_ten_thousand_calls_leak_nothing():
+    layer, x = MultiHeadAttention(8, 1, causal=True), torch.randn(1, 4, 8)
+    parameters, cache = list(layer.parameters()), layer.new_cache(1, 4)
+
+    def call():
+        torch.autograd.grad(layer(x).sum(), parameters)
+        cache.length = 0
+        with torch.no_grad():
+            layer(x, cache=cache)
+    assert leaks_nothing(call)
 
 
 @torch.no_grad()
