@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, Sequence
 
 from fovea import _core
+from fovea.errors import reason_against_cuda
 from fovea.explanation import Explanation, explanation_of
 from fovea.frameworks import address_of, framework_of
 
@@ -127,4 +128,5 @@ def implementations() -> dict[str, tuple[str, bool, str]]:
 def info() -> dict[str, Any]:
     """Version, threads of a call on the CPU, and what runs on this machine, as a dictionary."""
     return {"version": _core.version, "threads": _core.default_threads(),
+            "cuda": reason_against_cuda() or "available",
             "implementations": {name: reason or "available" for name, (_, _, reason) in implementations().items()}}

@@ -87,6 +87,19 @@ def test_without_memory_a_call_runs_or_raises_memory_error():
     assert ended.stdout == "1.0\n", ended.stderr
 
 
+def test_a_build_without_kernels_for_gpus_says_so(monkeypatch):
+    monkeypatch.setattr(fovea._core, "implementations", lambda: [("cpu.scalar", "cpu", True, "")])
+    missing = "this build has no kernels for GPUs; wanted an nvcc of CUDA 12.8 or newer where it was built"
+    assert fovea.info()["cuda"] == missing
+    on_gpu = {"line": "op=attention pass=fwd device=cuda"}
+    assert str(fovea.errors.exception_of("refused", "unsupported", on_gpu)) == f"refused\n  cuda:   {missing}"
+    for status, details in (("unsupported", {}), ("invalid", on_gpu)):
+        assert str(fovea.errors.exception_of("refused", status, details)) == "refused"
+    monkeypatch.setattr(fovea._core, "implementations", lambda: [("cuda.any", "cuda", True, "")])
+    assert fovea.info()["cuda"] == "available"
+    assert str(fovea.errors.exception_of("refused", "unsupported", on_gpu)) == "refused"
+
+
 NO_GPU = """
 import json, numpy, fovea
 one = numpy.ones((1, 1, 4, 8), numpy.float32)
