@@ -4,6 +4,10 @@ Tensors are (batch, length, heads, columns). Causal masks and windows align at t
 What the kernels do not do is refused by name. Results are always reproducible, so `deterministic` changes nothing.
 """
 
+from typing import Any, Sequence
+
+import torch
+
 from fovea.errors import Unsupported
 from fovea.torch import attention, check_scale, check_tensors, sides_of
 
@@ -21,9 +25,12 @@ def _unbound(packed, name, count):
     return packed.unbind(2)
 
 
-def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0,
-                    alibi_slopes=None, deterministic=False, return_attn_probs=False):
-    """Attention with autograd. k and v may have fewer heads than q.
+def flash_attn_func(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout_p: float = 0.0,
+                    softmax_scale: float | None = None, causal: bool = False,
+                    window_size: Sequence[int] = (-1, -1), softcap: float = 0.0,
+                    alibi_slopes: torch.Tensor | None = None, deterministic: bool = False,
+                    return_attn_probs: bool = False) -> Any:
+    """Attention with autograd: the result, (batch, length, heads, columns). k and v may have fewer heads than q.
 
     With return_attn_probs also lse, (batch, heads, length), and None in place of the probabilities, which are never
     stored.
@@ -41,11 +48,11 @@ def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, wi
     return (out, lse, None) if return_attn_probs else out
 
 
-def flash_attn_kvpacked_func(q, kv, *arguments, **more):
+def flash_attn_kvpacked_func(q: torch.Tensor, kv: torch.Tensor, *arguments: Any, **more: Any) -> Any:
     """flash_attn_func of keys and values in one tensor: (batch, length, 2, heads, columns)."""
     return flash_attn_func(q, *_unbound(kv, "kv", 2), *arguments, **more)
 
 
-def flash_attn_qkvpacked_func(qkv, *arguments, **more):
+def flash_attn_qkvpacked_func(qkv: torch.Tensor, *arguments: Any, **more: Any) -> Any:
     """flash_attn_func of queries, keys and values in one tensor: (batch, length, 3, heads, columns)."""
     return flash_attn_func(*_unbound(qkv, "qkv", 3), *arguments, **more)

@@ -25,7 +25,7 @@ _OTHER_MASK = "a mask that is not plainly causal"
 _calls = collections.Counter({"fovea": 0, f"sdpa: {_OTHER_MASK}": 0})
 
 
-def calls():
+def calls() -> dict[str, int]:
     """How many calls ran here, as "fovea", and how many went to "sdpa", by reason."""
     return {name: count for name, count in _calls.items() if count}
 

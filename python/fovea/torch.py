@@ -5,10 +5,12 @@ activate() and stats() are those of fovea.torch_registry.
 """
 
 import operator
+from typing import Any
 
 import torch
 
 from fovea import _core
+from fovea.calls import Align, Layout, Window
 from fovea.errors import Unsupported
 from fovea.frameworks import framework_of
 from fovea.torch_registry import activate as activate, stats as stats
@@ -191,8 +193,13 @@ def cast(tensors):
     return [None if one is None else one.to(dtype) for one in tensors]
 
 
-def attention(q, k, v, *, causal=False, window=None, align=None, scale=None, layout="bhld", return_lse=False):
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False, window: Window | None = None,
+              align: Align | None = None, scale: float | None = None, layout: Layout = "bhld",
+              return_lse: bool = False) -> Any:
     """fovea.attention with autograd: the result, or (out, lse) with return_lse. lse has no gradient.
+
+    q, k, v: (batch, heads, length, columns) with layout="bhld", (batch, length, heads, columns) with "blhd", in
+        float32, float16 or bfloat16. The other arguments and the errors are those of fovea.attention.
 
     A second derivative is refused. Under autocast q, k and v are cast to its type. The dimension that torch.vmap maps
     becomes part of the batch; an input without it is copied for each element.
@@ -207,12 +214,13 @@ def attention(q, k, v, *, causal=False, window=None, align=None, scale=None, lay
     return (out, lse) if return_lse else out
 
 
-def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
-                                 enable_gqa=False):
+def scaled_dot_product_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+                                 attn_mask: torch.Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False,
+                                 scale: float | None = None, enable_gqa: bool = False) -> torch.Tensor:
     """torch.nn.functional.scaled_dot_product_attention, by this library.
 
-    A mask of the caller and dropout are refused. is_causal aligns at the top left, as there. Unequal numbers of heads
-    need enable_gqa.
+    query, key, value: (..., heads, length, columns), in float32, float16 or bfloat16. A mask of the caller and dropout
+    are refused. is_causal aligns at the top left, as there. Unequal numbers of heads need enable_gqa.
     """
     if attn_mask is not None:
         raise Unsupported("fovea.torch: attn_mask: got a tensor; wanted None. Causal masks and windows are arguments "

@@ -90,7 +90,7 @@ class AttentionLayer(torch.nn.Module):
         """The columns of each tensor of a cache."""
         raise NotImplementedError
 
-    def new_cache(self, batch, capacity):
+    def new_cache(self, batch: int, capacity: int) -> LayerCache:
         """An empty LayerCache for `batch` sequences of up to `capacity` tokens, of the parameters' type and device."""
         weight = self._parameters_by_name()["out.weight"]
         return LayerCache(**{name: weight.new_empty((batch, capacity, columns))
@@ -104,7 +104,8 @@ class AttentionLayer(torch.nn.Module):
         masked = causal or left is not None or right is not None
         return *words, causal, left, right, "bottom_right" if masked else None, scale
 
-    def forward(self, x, x_kv=None, *, cache=None):
+    def forward(self, x: torch.Tensor, x_kv: torch.Tensor | None = None, *,
+                cache: LayerCache | None = None) -> torch.Tensor:
         """(batch, length, width) to the same; keys and values come from x_kv, (batch, keys, width_kv), if given.
 
         With a LayerCache x holds the tokens behind those that are in it, which it sees too; nothing records gradients.
