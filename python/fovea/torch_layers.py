@@ -91,9 +91,12 @@ class AttentionLayer(torch.nn.Module):
         raise NotImplementedError
 
     def new_cache(self, batch: int, capacity: int) -> LayerCache:
-        """An empty LayerCache for `batch` sequences of up to `capacity` tokens, of the parameters' type and device."""
-        weight = self._parameters_by_name()["out.weight"]
-        return LayerCache(**{name: weight.new_empty((batch, capacity, columns))
+        """An empty LayerCache for `batch` sequences of up to `capacity` tokens.
+
+        It has the parameters' device and type; under autocast the type of autocast.
+        """
+        like, = cast((self._parameters_by_name()["out.weight"][:0],))
+        return LayerCache(**{name: like.new_empty((batch, capacity, columns))
                              for name, columns in self._cache_columns().items()})
 
     def _words_with_cache(self):

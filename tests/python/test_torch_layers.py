@@ -196,6 +196,15 @@ def test_autocast():
     assert all(one.grad.dtype == torch.float32 for one in (*inputs, *layer.parameters()))
 
 
+def test_a_cache_under_autocast():
+    layer, (x,) = made("gqa, rotary, norm")
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        cache = layer.new_cache(2, LENGTH)
+        y = torch.cat([layer(part, cache=cache) for part in x.split([30, 7], 1)], 1)
+    assert y.dtype == cache.k.dtype == torch.bfloat16
+    assert torch.allclose(y.float(), layer(x), atol=0.05)
+
+
 def test_an_empty_batch():
     layer, inputs = made("fused, bias, causal")
     y = layer(inputs[0][:0])
