@@ -1,5 +1,5 @@
 # The two commands of the README. Everything else is CMake (`cmake --list-presets`).
-.PHONY: bench test test-cuda setup gpu-build gpu-check gpu-pack gpu-records wheel
+.PHONY: bench test test-cuda python-test setup gpu-build gpu-check gpu-pack gpu-records wheel
 BUILD := build/release
 # One file per state of the sources, so that an interrupted run goes on and an older one is not mistaken for it.
 DIGEST = $(shell cmake -DSOURCE_DIR=$(CURDIR) -DPRINT=ON -P cmake/source_digest.cmake | cut -c -12)
@@ -20,6 +20,13 @@ bench: setup
 
 test:
 	@scripts/test
+
+# Of `make test`, the tests of the Python package alone.
+python-test:
+	@scripts/setup --tests
+	@cmake --preset release --log-level=WARNING
+	@cmake --build $(BUILD) --target fovea_python
+	@ctest --preset release -R '^python\.'
 
 # Needs nvcc, no GPU.
 test-cuda:

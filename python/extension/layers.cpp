@@ -87,7 +87,7 @@ LayerKind kind_of(const std::string& word) {
   return LayerKind::mla;
 }
 
-// What torch_layers.py hands over: (kind, heads, key heads, rotary embedding, epsilon, the words of attention).
+// What torch_layer_calls.py hands over: (kind, heads, key heads, rotary embedding, epsilon, the words of attention).
 struct LayerWords {
   explicit LayerWords(const nb::tuple& words) : attention(nb::cast<nb::tuple>(words[5])) {
     layer.kind = kind_of(text_of(words[0]));
@@ -108,6 +108,8 @@ LayerForwardTensors forward_tensors(Source& arrays) {
     projection = {arrays.input(name + ".weight"), arrays.input(name + ".bias")};
   });
   each_norm(tensors.norms, [&](const std::string& name, TensorView& weight) { weight = arrays.input(name); });
+  tensors.cache = {
+      .k = arrays.output("cache.k"), .v = arrays.output("cache.v"), .latent = arrays.output("cache.latent")};
   return tensors;
 }
 
@@ -148,11 +150,13 @@ void run(const Tensors& tensors, LayerOptions options, Framework framework, nb::
   });
 }
 
-// Writes y, and returns the memory of what backward needs, or None.
-nb::object forward(const nb::dict& given, nb::handle framework, const nb::tuple& words, bool saves) {
+// Writes y, and returns the memory of what backward needs, or None. A cache holds `cached` tokens.
+nb::object forward(const nb::dict& given, nb::handle framework, const nb::tuple& words, bool saves,
+                   std::int64_t cached) {
   const LayerWords call(words);
   Arrays arrays(given);
   LayerForwardTensors tensors = forward_tensors(arrays);
+  tensors.cache.length = cached;
   nb::object saved = nb::none();
   if (saves) {
     LayerProblem problem = describe(tensors, call.layer);

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, Sequence
 
 from fovea import _core
+from fovea.errors import reason_against_cuda
 from fovea.explanation import Explanation, explanation_of
 from fovea.frameworks import address_of, framework_of
 
@@ -39,6 +40,8 @@ def attention(q: Array, k: Array, v: Array, *, causal: bool = False, window: Win
     enqueued. Raises TypeError, or an Error: InvalidArgument, Unsupported, OutOfMemory. Ctrl-C ends a call on the CPU.
     """
     framework = framework_of(q, "q")
+    if framework.refuse_negative_views:
+        framework.refuse_negative_views(("q", "k", "v", "out", "lse"), (q, k, v, out, lse))
     return _core.forward((q, k, v, out, lse, None), framework,
                          (causal, window, align, scale, layout, implementation, threads, address_of(stream)))
 
@@ -63,6 +66,9 @@ def attention_backward(dout: Array, q: Array, k: Array, v: Array, out: Array, ls
         if array is not None and letter not in gradients:
             raise ValueError(f"d{letter}: got an array with gradients={gradients!r}; wanted None")
     framework = framework_of(q, "q")
+    if framework.refuse_negative_views:
+        framework.refuse_negative_views(("dout", "q", "k", "v", "out", "lse", "dq", "dk", "dv"),
+                                        (dout, q, k, v, out, lse, dq, dk, dv))
     # An array; or whether one is to be allocated.
     results = (letter in gradients if array is None else array for letter, array in given.items())
     return _core.backward((dout, q, k, v, out, lse, *results), framework,
@@ -96,6 +102,8 @@ class Plan:
                  stream: Stream | None = None) -> tuple[Array, Array]:
         """As attention(). Arrays of other sizes, types or devices are an InvalidArgument."""
         framework = framework_of(q, "q")
+        if framework.refuse_negative_views:
+            framework.refuse_negative_views(("q", "k", "v", "out", "lse"), (q, k, v, out, lse))
         return _core.forward((q, k, v, out, lse, self._plan), framework,
                              (*self._words, address_of(stream)))
 
@@ -120,4 +128,5 @@ def implementations() -> dict[str, tuple[str, bool, str]]:
 def info() -> dict[str, Any]:
     """Version, threads of a call on the CPU, and what runs on this machine, as a dictionary."""
     return {"version": _core.version, "threads": _core.default_threads(),
+            "cuda": reason_against_cuda() or "available",
             "implementations": {name: reason or "available" for name, (_, _, reason) in implementations().items()}}

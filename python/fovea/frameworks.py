@@ -7,6 +7,8 @@ Modules are imported when an array of theirs is seen, so `import fovea` imports 
 class NumPy:
     """Arrays in the memory of the CPU. bf16 is the type of the package ml_dtypes."""
 
+    refuse_negative_views = None  # there are none
+
     def __init__(self):
         import numpy
 
@@ -25,7 +27,13 @@ class Torch:
     def __init__(self):
         import torch
 
-        self.torch = torch
+        self.torch, self.tensor = torch, torch.Tensor
+
+    def refuse_negative_views(self, names, arrays):
+        """Such as the imaginary part of a conjugate view: memory has the opposite sign."""
+        for name, array in zip(names, arrays):
+            if isinstance(array, self.tensor) and array.is_neg():
+                raise ValueError(f"{name}: got a view of memory with the opposite sign; wanted tensor.resolve_neg()")
 
     def empty(self, like, shape):
         return like.new_empty(shape)
@@ -45,6 +53,8 @@ class Torch:
 
 class CuPy:
     """Arrays of CuPy. Its memory pool sees all memory of a call, on the device of the first array."""
+
+    refuse_negative_views = None
 
     def __init__(self):
         import cupy

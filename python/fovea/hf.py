@@ -20,12 +20,14 @@ from transformers.masking_utils import (causal_mask_function, prepare_padding_ma
 import fovea.torch
 from fovea.errors import InvalidArgument, Unsupported
 
-_calls = collections.Counter()
+_OTHER_MASK = "a mask that is not plainly causal"
+# torch.compile compiles a second time when a name is new, so the common ones are there from the start.
+_calls = collections.Counter({"fovea": 0, f"sdpa: {_OTHER_MASK}": 0})
 
 
-def calls():
+def calls() -> dict[str, int]:
     """How many calls ran here, as "fovea", and how many went to "sdpa", by reason."""
-    return dict(_calls)
+    return {name: count for name, count in _calls.items() if count}
 
 
 class _CausalMask(torch.Tensor):
@@ -105,7 +107,7 @@ def _reason_for_sdpa(query, key, attention_mask, dropout, more):
     if isinstance(attention_mask, _CausalMask):
         lengths = query.shape[2], key.shape[2]
         return "" if attention_mask.shape[2:] == lengths else "a mask of other lengths"
-    return "a mask that is not plainly causal" if attention_mask is not None else ""
+    return _OTHER_MASK if attention_mask is not None else ""
 
 
 def _attention(module, query, key, value, mask, scaling, is_causal):

@@ -4,10 +4,15 @@ The module is imported by name: `import fovea.torch`. It also enters "fovea" in 
 activate() and stats() are those of fovea.torch_registry.
 """
 
+import operator
+from typing import Any
+
 import torch
 
-import fovea
+from fovea import _core
+from fovea.calls import Align, Layout, Window
 from fovea.errors import Unsupported
+from fovea.frameworks import framework_of
 from fovea.torch_registry import activate as activate, stats as stats
 
 _library = torch.library.Library("fovea", "DEF")
@@ -17,21 +22,23 @@ _library.define(f"attention_backward(Tensor dout, Tensor q, Tensor k, Tensor v, 
                 "(Tensor dq, Tensor dk, Tensor dv)")
 
 
-def _arguments(causal, left, right, align, scale, layout):
+def _words(causal, left, right, align, scale, layout):
     window = None if left is None and right is None else (left, right)
-    return {"causal": causal, "window": window, "align": align, "scale": scale, "layout": layout}
+    return causal, window, align, scale, layout, None, 0, None
 
 
 def _detached(tensors):
     return [one.detach() if one.requires_grad else one for one in tensors]
 
 
+# Without fovea.attention, which looks for negative views: PyTorch hands none to an operator.
 def _forward(q, k, v, *words):
-    return fovea.attention(*_detached((q, k, v)), **_arguments(*words))
+    return _core.forward((*_detached((q, k, v)), None, None, None), framework_of(q, "q"), _words(*words))
 
 
 def _backward(dout, q, k, v, out, lse, *words):
-    return fovea.attention_backward(*_detached((dout, q, k, v, out, lse)), **_arguments(*words))
+    return _core.backward((*_detached((dout, q, k, v, out, lse)), True, True, True), framework_of(q, "q"),
+                          _words(*words))
 
 
 for _device in ("CPU", "CUDA"):
@@ -39,8 +46,16 @@ for _device in ("CPU", "CUDA"):
     _library.impl("attention_backward", _backward, _device)
 
 
+def check_devices(tensors, names):
+    """Meta tensors beside others would make a result without values."""
+    for name, one in zip(names, tensors):
+        if one is not None and one.device != tensors[0].device:
+            raise ValueError(f"{name}: got a tensor on {one.device}; wanted {tensors[0].device}, where {names[0]} is")
+
+
 @torch.library.register_fake("fovea::attention", lib=_library)
 def _(q, k, v, causal, left, right, align, scale, layout):
+    check_devices((q, k, v), "qkv")
     batch, heads, length = q.shape[:3] if layout == "bhld" else (q.shape[0], q.shape[2], q.shape[1])
     return q.new_empty((*q.shape[:3], v.shape[3])), q.new_empty((batch, heads, length), dtype=torch.float32)
 
@@ -50,15 +65,24 @@ def _(dout, q, k, v, out, lse, *words):
     return tuple(one.new_empty(one.shape) for one in (q, k, v))
 
 
-def gradient_of_result(dout):
-    """With columns side by side. A second derivative is refused."""
-    if torch.is_grad_enabled():
-        raise Unsupported("fovea.torch: attention has no second derivative; wanted no create_graph=True",
-                          "unsupported")
+def refuse_second_derivative(*_):
+    raise Unsupported("fovea.torch: attention has no second derivative; wanted no create_graph=True, and one transform "
+                      "of torch.func that differentiates", "unsupported")
+
+
+def dense(dout):
+    """With columns side by side."""
     return dout if dout.stride(-1) == 1 else dout.contiguous()  # the gradient of a sum is a broadcast
 
 
-def _folded(tensor, dim, count):
+def gradient_of_result(dout):
+    """As the library reads it. A second derivative is refused."""
+    if torch.is_grad_enabled():
+        refuse_second_derivative()
+    return dense(dout)
+
+
+def folded(tensor, dim, count):
     """With the dimension that vmap maps, or `count` copies, as part of the batch."""
     tensor = tensor.expand(count, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
     tensor = tensor.flatten(0, 1)
@@ -69,9 +93,9 @@ def _register_vmap(operator, tensors):
     """The first arguments of the operator are `tensors` tensors with a batch."""
     @torch.library.register_vmap(f"fovea::{operator}", lib=_library)
     def _(info, dims, *arguments):
-        folded = [_folded(*one, info.batch_size) for one in zip(arguments[:tensors], dims)]
-        results = getattr(torch.ops.fovea, operator)(*folded, *arguments[tensors:])
-        batch = folded[0].shape[0] // info.batch_size
+        inputs = [folded(*one, info.batch_size) for one in zip(arguments[:tensors], dims)]
+        results = getattr(torch.ops.fovea, operator)(*inputs, *arguments[tensors:])
+        batch = inputs[0].shape[0] // info.batch_size
         return tuple(one.unflatten(0, (info.batch_size, batch)) for one in results), (0,) * len(results)
 
 
@@ -93,8 +117,23 @@ class _Attention(torch.autograd.Function):
         return *gradients, *[None] * len(ctx.words)
 
 
+class _Gradients(torch.autograd.Function):
+    """torch.func differentiates with create_graph=True, so only the derivative of this is a second one."""
+
+    generate_vmap_rule = True
+    backward = staticmethod(refuse_second_derivative)
+
+    @staticmethod
+    def forward(*arguments):
+        return torch.ops.fovea.attention_backward(*arguments)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+
 class _MappedAttention(_Attention):
-    """The form that vmap can map. PyTorch takes tens of microseconds longer to call it."""
+    """The form that torch.vmap and torch.func transform. PyTorch takes tens of microseconds longer to call it."""
 
     generate_vmap_rule = True
 
@@ -108,52 +147,87 @@ class _MappedAttention(_Attention):
         ctx.words = inputs[3:]
         ctx.mark_non_differentiable(output[1])
 
+    @staticmethod
+    def backward(ctx, dout, _):
+        return *_Gradients.apply(dense(dout), *ctx.saved_tensors, *ctx.words), *[None] * len(ctx.words)
 
-def sides_of(window):
-    """(left, right) of a window, None where there is no limit."""
-    if window is None:
+
+def check_tensors(tensors, names):
+    for name, one in zip(names, tensors):
+        if not isinstance(one, torch.Tensor):
+            raise TypeError(f"{name}: got {type(one).__qualname__}; wanted a tensor of PyTorch")
+
+
+def check_scale(scale, name="scale"):
+    if scale is not None and not isinstance(scale, (int, float)):
+        raise TypeError(f"{name}: got {scale!r}; wanted a number, or None for 1 / sqrt(columns of q)")
+
+
+def _fits_int64(number):
+    """Also of types other than int that count as integers, such as numpy.int64."""
+    try:
+        number = number if isinstance(number, (int, torch.SymInt)) else operator.index(number)
+    except TypeError:
+        return False
+    return abs(number) < 2 ** 63
+
+
+def sides_of(window, name="window", no_limit=None):
+    """(left, right) of a window; `no_limit` is the word of a side without one."""
+    if window is None and no_limit is None:
         return None, None
     if not isinstance(window, (tuple, list)) or len(window) != 2:
-        raise TypeError(f"window: got {window!r}; wanted a pair (left, right)")
+        raise TypeError(f"{name}: got {window!r}; wanted a pair (left, right)")
+    if not all(side is None or _fits_int64(side) for side in window):
+        raise TypeError(f"{name}: got {window!r}; wanted two numbers of keys, left and right of the row's own; "
+                        f"{no_limit} is no limit")
     return window
 
 
 def cast(tensors):
     """Tensors, of which some may be None; under autocast in its type."""
     device = tensors[0].device.type
-    if not torch.is_autocast_enabled(device):
+    if device == "meta" or not torch.is_autocast_enabled(device):  # which knows no meta tensors
         return tensors
     dtype = torch.get_autocast_dtype(device)
     return [None if one is None else one.to(dtype) for one in tensors]
 
 
-def attention(q, k, v, *, causal=False, window=None, align=None, scale=None, layout="bhld", return_lse=False):
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False, window: Window | None = None,
+              align: Align | None = None, scale: float | None = None, layout: Layout = "bhld",
+              return_lse: bool = False) -> Any:
     """fovea.attention with autograd: the result, or (out, lse) with return_lse. lse has no gradient.
+
+    q, k, v: (batch, heads, length, columns) with layout="bhld", (batch, length, heads, columns) with "blhd", in
+        float32, float16 or bfloat16. The other arguments and the errors are those of fovea.attention.
 
     A second derivative is refused. Under autocast q, k and v are cast to its type. The dimension that torch.vmap maps
     becomes part of the batch; an input without it is copied for each element.
     """
+    if not (isinstance(q, torch.Tensor) and isinstance(k, torch.Tensor) and isinstance(v, torch.Tensor)):
+        check_tensors((q, k, v), "qkv")  # a loop, which takes longer
     left, right = sides_of(window)
-    if scale is not None and not isinstance(scale, (int, float)):
-        raise TypeError(f"scale: got {scale!r}; wanted a number, or None for 1 / sqrt(columns of q)")
+    check_scale(scale)
     # Also without gradients: the operator alone would drop the tangents of forward mode, which the function refuses.
     function = _MappedAttention if torch._C._are_functorch_transforms_active() else _Attention
     out, lse = function.apply(*cast((q, k, v)), causal, left, right, align, scale, layout)
     return (out, lse) if return_lse else out
 
 
-def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
-                                 enable_gqa=False):
+def scaled_dot_product_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
+                                 attn_mask: torch.Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False,
+                                 scale: float | None = None, enable_gqa: bool = False) -> torch.Tensor:
     """torch.nn.functional.scaled_dot_product_attention, by this library.
 
-    A mask of the caller and dropout are refused. is_causal aligns at the top left, as there. Unequal numbers of heads
-    need enable_gqa.
+    query, key, value: (..., heads, length, columns), in float32, float16 or bfloat16. A mask of the caller and dropout
+    are refused. is_causal aligns at the top left, as there. Unequal numbers of heads need enable_gqa.
     """
     if attn_mask is not None:
         raise Unsupported("fovea.torch: attn_mask: got a tensor; wanted None. Causal masks and windows are arguments "
                           "of fovea.torch.attention", "unsupported")
     if dropout_p != 0:
         raise Unsupported(f"fovea.torch: dropout_p: got {dropout_p}; wanted 0", "unsupported")
+    check_tensors((query, key, value), ("query", "key", "value"))
     dims = [one.dim() for one in (query, key, value)]
     if min(dims) < 3:
         raise ValueError(f"query, key, value: got {dims} dimensions; wanted 3 or more")

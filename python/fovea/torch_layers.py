@@ -3,99 +3,22 @@
 x and the result are (batch, length, width). The weights are those of torch.nn.Linear modules, so a state dict of the
 same names and shapes loads. All are on the CPU or on one GPU, in float32, float16 or bfloat16. Gradients go to x, x_kv
 and all parameters; a second derivative is refused.
+
+Step by step, without gradients, a layer keeps keys and values of earlier tokens in a cache:
+
+    cache = layer.new_cache(batch, capacity)
+    y = layer(prompt, cache=cache)
+    y = layer(next_tokens, cache=cache)
 """
 
+import dataclasses
 import typing
 
 import torch
 from torch.nn import Linear, RMSNorm
 
-from fovea import _core
-from fovea.frameworks import framework_of
-from fovea.torch import cast, gradient_of_result, sides_of
-
-_PROJECTIONS = ("qkv", "q_down", "q", "kv_down", "k", "v", "out")
-_NAMES = ("x", "x_kv", *(f"{one}.{part}" for one in _PROJECTIONS for part in ("weight", "bias")),
-          "q_norm", "k_norm", "q_latent_norm", "kv_latent_norm")
-
-_library = torch.library.Library("fovea", "FRAGMENT")
-_WORDS = ("str kind, int heads, int heads_kv, float? theta, str pairs, int columns, float epsilon, bool causal, "
-          "int? left, int? right, str? align, float? scale")
-_library.define(f"layer(Tensor?[] tensors, bool saves, {_WORDS}) -> (Tensor y, Tensor saved)")
-_library.define(f"layer_backward(Tensor dy, Tensor?[] tensors, bool[] wanted, Tensor saved, {_WORDS}) -> Tensor[]")
-
-
-def _words(tensors, kind, heads, heads_kv, theta, pairs, columns, epsilon, causal, left, right, align, scale):
-    framework = framework_of(tensors[0], "x")
-    window = None if left is None and right is None else (left, right)
-    attention = (causal, window, align, scale, "bhld", None, 0, None)
-    return framework, (kind, heads, heads_kv, None if theta is None else (theta, pairs, columns), epsilon, attention)
-
-
-def _view(tensor):
-    """As the library has it: (batch, 1, length, width), (1, 1, rows, columns) or (1, 1, 1, columns)."""
-    tensor = tensor.detach()
-    return tensor[:, None] if tensor.dim() == 3 else tensor[(None,) * (4 - tensor.dim())]
-
-
-def _views(tensors):
-    return {name: _view(one) for name, one in zip(_NAMES, tensors, strict=True) if one is not None}
-
-
-def _empty_result(tensors):
-    x, out = tensors[0], tensors[_NAMES.index("out.weight")]
-    return x.new_empty((*x.shape[:2], out.shape[0]))
-
-
-def _forward(tensors, saves, *words):
-    y = _empty_result(tensors)
-    saved = _core.layer_forward(_views(tensors) | {"y": _view(y)}, *_words(tensors, *words), saves)
-    return y, y.new_empty(0, dtype=torch.uint8) if saved is None else saved
-
-
-def _backward(dy, tensors, wanted, saved, *words):
-    gradients = [torch.empty_like(one, requires_grad=False, memory_format=torch.contiguous_format) if asked else None
-                 for one, asked in zip(tensors, wanted)]
-    _core.layer_backward(_views(tensors) | {"dy": _view(dy)}, _views(gradients), (saved.data_ptr(), saved.numel()),
-                         *_words(tensors, *words))
-    return [one for one in gradients if one is not None]
-
-
-for _device in ("CPU", "CUDA"):
-    _library.impl("layer", _forward, _device)
-    _library.impl("layer_backward", _backward, _device)
-
-
-@torch.library.register_fake("fovea::layer", lib=_library)
-def _(tensors, saves, *words):
-    y, count = _empty_result(tensors), 0
-    if saves:
-        views = _views(tensors) | {"y": _view(y)}
-        shapes = {name: tuple(int(size) for size in one.shape) for name, one in views.items()}
-        dtype, device = str(y.dtype).removeprefix("torch."), -1 if y.device.type == "cpu" else y.device.index
-        count = _core.layer_bytes_to_save(shapes, dtype, device, _words(tensors, *words)[1])
-    return y, y.new_empty(count, dtype=torch.uint8)
-
-
-@torch.library.register_fake("fovea::layer_backward", lib=_library)
-def _(dy, tensors, wanted, saved, *words):
-    return [one.new_empty(one.shape) for one, asked in zip(tensors, wanted) if asked]
-
-
-class _Layer(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, words, saves, *tensors):
-        y, saved = torch.ops.fovea.layer(tensors, saves, *words)
-        ctx.save_for_backward(saved, *tensors)
-        ctx.words = words
-        return y
-
-    @staticmethod
-    def backward(ctx, dy):
-        saved, *tensors = ctx.saved_tensors
-        wanted = list(ctx.needs_input_grad[2:])
-        results = iter(torch.ops.fovea.layer_backward(gradient_of_result(dy), tensors, wanted, saved, *ctx.words))
-        return None, None, *(next(results) if asked else None for asked in wanted)
+from fovea.torch import cast, check_scale, check_tensors, sides_of
+from fovea.torch_layer_calls import NAMES, layer, step
 
 
 class Rotary(typing.NamedTuple):
@@ -104,6 +27,21 @@ class Rotary(typing.NamedTuple):
     theta: float = 10000.0
     pairs: str = "halves"  # columns i and i + n / 2, as in Llama; or "interleaved": 2 i and 2 i + 1
     columns: int = 0  # of each head, from its first on; 0: all
+
+
+@dataclasses.dataclass
+class LayerCache:
+    """Keys and values of earlier tokens. Calls with it append theirs and raise `length`.
+
+    k: (batch, capacity, heads_kv columns), v: (batch, capacity, heads_kv columns_v), normalised and rotated. latent:
+    in their place of MultiHeadLatentAttention, (batch, capacity, latent_kv + shared). length: tokens that count; a
+    smaller one forgets the last tokens.
+    """
+
+    k: torch.Tensor | None = None
+    v: torch.Tensor | None = None
+    latent: torch.Tensor | None = None
+    length: int = 0
 
 
 class AttentionLayer(torch.nn.Module):
@@ -120,8 +58,14 @@ class AttentionLayer(torch.nn.Module):
                  epsilon=1e-6):
         super().__init__()
         self._epsilon = epsilon
+        if rotary is not None and not isinstance(rotary, Rotary):
+            raise TypeError(f"rotary: got {rotary!r}; wanted a Rotary, or None")
         if rotary is not None and rotary.pairs not in ("halves", "interleaved"):
             raise ValueError(f'rotary: got pairs {rotary.pairs!r}; wanted "halves" or "interleaved"')
+        for name, count in (("heads", heads), ("heads_kv", heads_kv)):
+            if not isinstance(count, int) or count < 1:
+                raise ValueError(f"{name}: got {count!r}; wanted a number of heads, 1 or more")
+        check_scale(scale)
         theta, pairs, columns = rotary or Rotary(theta=None)
         self._words = (kind, heads, heads_kv, theta, pairs, columns, epsilon, causal, *sides_of(window), align, scale)
 
@@ -142,15 +86,43 @@ class AttentionLayer(torch.nn.Module):
                 parameters[f"{name}.weight"], parameters[f"{name}.bias"] = weight_and_bias
         return parameters
 
-    def forward(self, x, x_kv=None):
-        """(batch, length, width) to the same; keys and values come from x_kv, (batch, keys, width_kv), if given."""
+    def _cache_columns(self):
+        """The columns of each tensor of a cache."""
+        raise NotImplementedError
+
+    def new_cache(self, batch: int, capacity: int) -> LayerCache:
+        """An empty LayerCache for `batch` sequences of up to `capacity` tokens.
+
+        It has the parameters' device and type; under autocast the type of autocast.
+        """
+        like, = cast((self._parameters_by_name()["out.weight"][:0],))
+        return LayerCache(**{name: like.new_empty((batch, capacity, columns))
+                             for name, columns in self._cache_columns().items()})
+
+    def _words_with_cache(self):
+        """x holds the last tokens, so a mask aligns at the bottom right."""
+        *words, causal, left, right, align, scale = self._words
+        if align == "top_left":
+            raise ValueError('align: got "top_left" with a cache; wanted "bottom_right" or None')
+        masked = causal or left is not None or right is not None
+        return *words, causal, left, right, "bottom_right" if masked else None, scale
+
+    def forward(self, x: torch.Tensor, x_kv: torch.Tensor | None = None, *,
+                cache: LayerCache | None = None) -> torch.Tensor:
+        """(batch, length, width) to the same; keys and values come from x_kv, (batch, keys, width_kv), if given.
+
+        With a LayerCache x holds the tokens behind those that are in it, which it sees too; nothing records gradients.
+        """
         for name, one in (("x", x), ("x_kv", x_kv)):
-            if one is not None and one.dim() != 3:
-                raise ValueError(f"{name}: got shape {tuple(one.shape)}; wanted (batch, length, width)")
+            if one is not None or name == "x":
+                check_tensors((one,), (name,))
+                if one.dim() != 3:
+                    raise ValueError(f"{name}: got shape {tuple(one.shape)}; wanted (batch, length, width)")
+        if cache is not None and not isinstance(cache, LayerCache):
+            raise TypeError(f"cache: got {type(cache).__qualname__}; wanted a LayerCache, as new_cache makes it")
         parameters = self._parameters_by_name()
-        tensors = cast([x, x_kv, *(parameters.get(name) for name in _NAMES[2:])])
-        saves = torch.is_grad_enabled() and any(one is not None and one.requires_grad for one in tensors)
-        return _Layer.apply(self._words, saves, *tensors)
+        tensors = cast([x, x_kv, *(parameters.get(name) for name in NAMES[2:])])
+        return layer(self._words, tensors) if cache is None else step(self._words_with_cache(), tensors, cache)
 
 
 class FusedMultiHeadAttention(AttentionLayer):
@@ -164,6 +136,9 @@ class FusedMultiHeadAttention(AttentionLayer):
         theirs = torch.nn.MultiheadAttention(width, heads, bias=bias, device=device, dtype=dtype)
         self.in_proj_weight, self.out_proj = theirs.in_proj_weight, theirs.out_proj
         self.register_parameter("in_proj_bias", theirs.in_proj_bias)
+
+    def _cache_columns(self):
+        return dict.fromkeys(("k", "v"), self.in_proj_weight.shape[1])
 
     def _parts(self):
         return {"qkv": (self.in_proj_weight, self.in_proj_bias), "out": self.out_proj}
@@ -191,6 +166,9 @@ class GroupedQueryAttention(AttentionLayer):
         self.o_proj = Linear(heads * columns_v, width, bias, device, dtype)
         self.q_norm = self._norm(columns, norm, device, dtype)
         self.k_norm = self._norm(columns, norm, device, dtype)
+
+    def _cache_columns(self):
+        return {"k": self.k_proj.out_features, "v": self.v_proj.out_features}
 
     def _parts(self):
         parts = {"q": self.q_proj, "k": self.k_proj, "v": self.v_proj, "out": self.o_proj}
@@ -248,6 +226,9 @@ class MultiHeadLatentAttention(AttentionLayer):
             if rows is not None:
                 k, v = rows.unflatten(0, (-1, sum(module._columns))).split(module._columns, 1)
                 state[f"{prefix}k_b_proj.{part}"], state[f"{prefix}v_b_proj.{part}"] = k.flatten(0, 1), v.flatten(0, 1)
+
+    def _cache_columns(self):
+        return {"latent": self.kv_a_proj_with_mqa.out_features}
 
     def _parts(self):
         parts = {"q_down": self.q_a_proj, "q": self.q_b_proj, "kv_down": self.kv_a_proj_with_mqa, "k": self.k_b_proj,

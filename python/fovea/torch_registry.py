@@ -22,12 +22,12 @@ _PYTORCH_HAS_REGISTRY = (hasattr(torch.nn.attention, "register_flash_attention_i
 _calls = collections.Counter()
 
 
-def stats():
+def stats() -> dict[str, int]:
     """How many kernels ran here, as "fovea", and how many were PyTorch's own, by reason. Each pass is one kernel."""
     return dict(_calls)
 
 
-def activate():
+def activate() -> None:
     """activate_flash_attention_impl("fovea") of torch.nn.attention. PyTorch without a registry is an Unsupported."""
     if not _PYTORCH_HAS_REGISTRY:
         raise Unsupported(f"fovea.torch.activate: got PyTorch {torch.__version__}; wanted one that has "

@@ -84,3 +84,21 @@ def test_what_is_missing_is_refused_by_name(arguments):
     q, k, v = torch.randn(3, 1, 5, 2, 8)
     with pytest.raises(fovea.Unsupported, match=f"{next(iter(arguments))}: got .*wanted"):
         flash_attn.flash_attn_func(q, k, v, **arguments)
+
+
+@pytest.mark.parametrize("arguments", [{"window_size": 3}, {"window_size": None}, {"window_size": (1, 2, 3)},
+                                       {"window_size": (1.5, 0)}, {"softmax_scale": "half"}], ids=str)
+def test_arguments_of_another_type(arguments):
+    q, k, v = torch.randn(3, 1, 5, 2, 8)
+    with pytest.raises(TypeError, match=f"^{next(iter(arguments))}: got .*wanted"):
+        flash_attn.flash_attn_func(q, k, v, **arguments)
+
+
+def test_packed_tensors_of_another_shape():
+    q, kv = torch.randn(1, 5, 2, 8), torch.randn(1, 5, 2, 2, 8)
+    with pytest.raises(ValueError, match=r"^kv: got shape \(1, 5, 2, 8\); wanted \(batch, length, 2, heads, columns\)"):
+        flash_attn.flash_attn_kvpacked_func(q, q)
+    with pytest.raises(ValueError, match="^qkv: got shape .*; wanted .batch, length, 3"):
+        flash_attn.flash_attn_qkvpacked_func(kv)
+    with pytest.raises(TypeError, match="^kv: got list; wanted a tensor"):
+        flash_attn.flash_attn_kvpacked_func(q, [kv])

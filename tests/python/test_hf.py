@@ -1,10 +1,14 @@
-"""A small Llama and a Mistral of random weights with attn_implementation="fovea" beside "sdpa"."""
+"""A small Llama, a Mistral and a Gemma of random weights with attn_implementation="fovea" beside "sdpa"."""
 
 import inspect
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
-from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
+from transformers import (CompileConfig, DynamicCache, Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig,
+                          LlamaForCausalLM, MistralConfig, MistralForCausalLM)
 from transformers.masking_utils import chunked_causal_mask_function, sdpa_mask, sliding_window_causal_mask_function
 
 import fovea.hf
@@ -138,14 +142,64 @@ def test_what_sdpa_would_ignore_is_refused(name):
         fovea.hf.attention_forward(torch.nn.Module(), q, q, q, None, **{name: torch.ones(2)})
 
 
+def gemma(implementation):
+    """Every second layer has a window, and so has its cache."""
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 100, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "head_dim": 16,
+             "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128, "pad_token_id": 0}
+    return Gemma3ForCausalLM(Gemma3TextConfig(**sizes, sliding_window=8, attn_implementation=implementation,
+                                              layer_types=["sliding_attention", "full_attention"]))
+
+
+MODELS = {"llama": model, "mistral": lambda name: model(name, window=8), "gemma": gemma}
+TO_SDPA = "sdpa: a mask that is not plainly causal"
+
+
 @pytest.mark.parametrize("padding", ["none", "left"])
-@pytest.mark.parametrize("more", [{}, {"prefill_chunk_size": 16}, {"cache_implementation": "static"}], ids=str)
-@pytest.mark.parametrize("window", [None, 8])
-def test_generation_with_a_cache(padding, more, window):
+@pytest.mark.parametrize("more", [{}, {"prefill_chunk_size": 16}, {"cache_implementation": "static"}, {"num_beams": 3},
+                                  {"cache_implementation": "static", "prefill_chunk_size": 16}], ids=str)
+@pytest.mark.parametrize("kind", MODELS)
+def test_generation_with_a_cache(padding, more, kind):
     tokens, mask = batch(padding)
     calls = Calls()
-    texts = [model(name, window=window).generate(tokens, attention_mask=mask, max_new_tokens=12, do_sample=False,
-                                                 disable_compile=True, **more) for name in ("fovea", "sdpa")]
+    texts = [MODELS[kind](name).generate(tokens, attention_mask=mask, max_new_tokens=12, do_sample=False,
+                                         disable_compile=True, **more) for name in ("fovea", "sdpa")]
     assert torch.equal(*texts)
-    if padding == "none" and "cache_implementation" not in more:
-        assert set(calls.since()) == {"fovea"}
+    static = "cache_implementation" in more
+    counts, passes = calls.since(), 14 if "prefill_chunk_size" in more else 12
+    assert set(counts) <= {"fovea", TO_SDPA} and sum(counts.values()) == 2 * passes
+    if padding == "none":
+        # Of a static cache, each of the two layers has its first call here, or two with a window and a prompt in parts.
+        assert (TO_SDPA in counts) == static and counts["fovea"] >= 2
+
+
+def test_a_static_cache_whose_steps_are_compiled():
+    tokens, mask = batch("left")
+    texts = []
+    for name in ("fovea", "sdpa"):
+        torch._dynamo.reset()
+        how = CompileConfig(backend="aot_eager", fullgraph=True, mode=None)
+        how._compile_all_devices = True  # else on GPUs only
+        texts.append(model(name).generate(tokens, attention_mask=mask, max_new_tokens=12, do_sample=False,
+                                          cache_implementation="static", compile_config=how))
+    assert torch.equal(*texts)
+
+
+COMPILED = """
+import torch, test_hf
+from torch._dynamo.testing import CompileCounterWithBackend
+tokens, mask = test_hf.batch("none")
+for given in (None, mask):
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(test_hf.model("fovea"), backend=counter, fullgraph=True)
+    for _ in range(3):
+        compiled(tokens, attention_mask=given)
+    print(counter.frame_count, test_hf.fovea.hf.calls())
+"""
+
+
+def test_a_model_is_compiled_once():
+    ended = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=False, timeout=300,
+                           env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
+    assert ended.stdout == f"1 {{'fovea': 6}}\n1 {{'fovea': 6, '{TO_SDPA}': 6}}\n", ended.stderr

@@ -1,12 +1,10 @@
 """What a call does to its process: imports, the GIL, Ctrl-C, memory."""
 
 import contextlib
-import gc
 import json
 import os
 import pathlib
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -18,6 +16,7 @@ import pytest
 
 import fovea
 import formulas
+from process_memory import leaks
 
 
 def run(program, **environment):
@@ -88,6 +87,19 @@ def test_without_memory_a_call_runs_or_raises_memory_error():
     assert ended.stdout == "1.0\n", ended.stderr
 
 
+def test_a_build_without_kernels_for_gpus_says_so(monkeypatch):
+    monkeypatch.setattr(fovea._core, "implementations", lambda: [("cpu.scalar", "cpu", True, "")])
+    missing = "this build has no kernels for GPUs; wanted an nvcc of CUDA 12.8 or newer where it was built"
+    assert fovea.info()["cuda"] == missing
+    on_gpu = {"line": "op=attention pass=fwd device=cuda"}
+    assert str(fovea.errors.exception_of("refused", "unsupported", on_gpu)) == f"refused\n  cuda:   {missing}"
+    for status, details in (("unsupported", {}), ("invalid", on_gpu)):
+        assert str(fovea.errors.exception_of("refused", status, details)) == "refused"
+    monkeypatch.setattr(fovea._core, "implementations", lambda: [("cuda.any", "cuda", True, "")])
+    assert fovea.info()["cuda"] == "available"
+    assert str(fovea.errors.exception_of("refused", "unsupported", on_gpu)) == "refused"
+
+
 NO_GPU = """
 import json, numpy, fovea
 one = numpy.ones((1, 1, 4, 8), numpy.float32)
@@ -148,24 +160,6 @@ def test_threads_may_call_at_once():
     for one in threads:
         one.join()
     assert all(numpy.array_equal(out, wanted) for many in results for out in many)
-
-
-def held():
-    """KiB of memory and open files, now: the peak would hide what follows an earlier, larger one."""
-    gc.collect()
-    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() // 1024, len(os.listdir("/proc/self/fd"))
-
-
-def leaks(call, times=10000):
-    """KiB and open files that the process holds more after many calls."""
-    for _ in range(200):
-        call()
-    kib, files = held()
-    for _ in range(times):
-        call()
-    kib_after, files_after = held()
-    return kib_after - kib, files_after - files
 
 
 def refused(*inputs):

@@ -1,7 +1,5 @@
 """scripts/python_overhead and scripts/python_llama on the CPU: what they write, and that they find a wrong answer."""
 
-import importlib.machinery
-import importlib.util
 import json
 import pathlib
 import subprocess
@@ -62,13 +60,12 @@ def test_llama(tmp_path):
 
 def test_a_wrong_answer_of_the_llama_is_found(monkeypatch):
     pytest.importorskip("transformers")
+    monkeypatch.syspath_prepend(str(ROOT / "tests/scripts"))
     import fovea.hf
+    from script_loader import load
     from transformers import AttentionInterface
 
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    loader = importlib.machinery.SourceFileLoader("python_llama", str(ROOT / "scripts/python_llama"))
-    script = importlib.util.module_from_spec(importlib.util.spec_from_loader("python_llama", loader))
-    loader.exec_module(script)
+    script = load(ROOT, "python_llama")
     models = script.Models(script.options_of(["--device", "cpu", "--size", "tiny"]))
     assert script.judge(models, torch.float32, "none")["status"] == "ok"
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import fovea
+import fovea.torch
 from torch_answers import DEVICES, assert_close
 
 TYPES = [torch.float32, torch.float16, torch.bfloat16]
@@ -50,11 +51,23 @@ def test_a_tensor_that_requires_grad_is_refused():
 
 
 @pytest.mark.parametrize("change, words", [(lambda q: q.double(), "torch.float64"), (lambda q: q.to("meta"), "meta"),
-                                           (lambda q: q[0], "3 dimensions")])
+                                           (lambda q: q[0], "3 dimensions"),
+                                           (torch._neg_view, "opposite sign.*resolve_neg")])
 def test_other_tensors_are_refused(change, words):
     q, k, v = tensors("cpu", torch.float32)
     with pytest.raises((TypeError, ValueError), match=f"q: got .*{words}"):
         fovea.attention(change(q), k, v)
+
+
+def test_a_view_of_the_opposite_sign():
+    q, k, v = tensors("cpu", torch.float32)
+    out, lse = fovea.attention(q, k, v)
+    plan, view = fovea.Plan(q, k, v), torch._neg_view(q)
+    for call, name in ((lambda: fovea.attention(q, k, v, out=view), "out"), (lambda: plan(view, k, v), "q"),
+                       (lambda: fovea.attention_backward(view, q, k, v, out, lse), "dout")):
+        with pytest.raises(ValueError, match=f"^{name}: got .*opposite sign.*resolve_neg"):
+            call()
+    assert torch.equal(fovea.torch.attention(view, k, v), fovea.attention(-q, k, v)[0])
 
 
 @pytest.mark.skipif("cuda" not in DEVICES, reason="no GPU")

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 import fovea
-from fovea import torch_layers
+from fovea import torch_layer_calls
 from fovea.torch_layers import (FusedMultiHeadAttention, GroupedQueryAttention, MultiHeadAttention,
                                 MultiHeadLatentAttention, MultiQueryAttention, Rotary)
+from process_memory import leaks_nothing
 from torch_answers import DEVICES, assert_close
 
 WIDTH, LENGTH = 48, 37
@@ -142,12 +143,24 @@ def test_compiled_without_a_break_to_the_same_bits(device, case):
     assert all(torch.equal(*pair) for pair in pairs)
 
 
-@pytest.mark.parametrize("case", ["fused, bias, causal", "gqa, cross", "mla, DeepSeek"])
+def tensors_of(layer, inputs):
+    parameters = layer._parameters_by_name()
+    tensors = [*inputs, *[None] * (2 - len(inputs)), *(parameters.get(name) for name in torch_layer_calls.NAMES[2:])]
+    return [None if one is None else one.detach() for one in tensors]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_by_differences(case):
+    layer, inputs = made(case)
+    inputs = [one.detach()[:1, :4].requires_grad_() for one in inputs]
+    # In fp32: steps of 10^-2 leave 10^-4 of truncation, and rounding of 10^-7 / 10^-2.
+    assert torch.autograd.gradcheck(layer, inputs, eps=1e-2, atol=1e-3, rtol=1e-2, nondet_tol=0.0)
+
+
+@pytest.mark.parametrize("case", CASES)
 def test_opcheck(case):
     layer, inputs = made(case)
-    parameters = layer._parameters_by_name()
-    tensors = [*inputs, *[None] * (2 - len(inputs)), *(parameters.get(name) for name in torch_layers._NAMES[2:])]
-    tensors = [None if one is None else one.detach() for one in tensors]
+    tensors = tensors_of(layer, inputs)
     torch.library.opcheck(torch.ops.fovea.layer.default, (tensors, False, *layer._words))
     # Without comparing results: nobody writes the bytes between the tensors in `saved`.
     torch.library.opcheck(torch.ops.fovea.layer.default, (tensors, True, *layer._words),
@@ -183,6 +196,15 @@ def test_autocast():
     assert all(one.grad.dtype == torch.float32 for one in (*inputs, *layer.parameters()))
 
 
+def test_a_cache_under_autocast():
+    layer, (x,) = made("gqa, rotary, norm")
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        cache = layer.new_cache(2, LENGTH)
+        y = torch.cat([layer(part, cache=cache) for part in x.split([30, 7], 1)], 1)
+    assert y.dtype == cache.k.dtype == torch.bfloat16
+    assert torch.allclose(y.float(), layer(x), atol=0.05)
+
+
 def test_an_empty_batch():
     layer, inputs = made("fused, bias, causal")
     y = layer(inputs[0][:0])
@@ -196,6 +218,94 @@ def test_a_second_derivative_is_refused():
         torch.autograd.grad(layer(*inputs).sum(), inputs, create_graph=True)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("case", ["fused, bias, causal", "mha, window", "gqa, rotary, norm", "mqa, columns, scale",
+                                  "mla", "mla, DeepSeek"])
+def test_step_by_step_with_a_cache(device, case):
+    layer, (x,) = made(case, device)
+    cache = layer.new_cache(2, LENGTH + 3)
+    with torch.no_grad():
+        y = torch.cat([layer(part, cache=cache) for part in x.split([3, 17, 1, 12, 4], 1)], 1)
+        exact = copy.deepcopy(layer).double()
+        assert_close([y], [formula(exact, x.double())], [formula(layer, x)], [2])
+        cache.length = 20  # forgets what came later
+        assert torch.equal(layer(x[:, 20:21], cache=cache), y[:, 20:21])
+
+
+@pytest.mark.parametrize("case", ["gqa, rotary, norm", "mla, DeepSeek"])
+def test_a_step_as_an_operator(case):
+    layer, (x,) = made(case)
+    x = x.detach()
+    caches = [layer.new_cache(2, LENGTH) for _ in range(2)]
+    compiled = torch.compile(lambda x, cache: layer(x, cache=cache), fullgraph=True, backend="aot_eager")
+    with torch.no_grad():
+        for part in x.split(1, 1):
+            assert torch.equal(compiled(part, caches[0]), layer(part, cache=caches[1]))
+    cache = layer.new_cache(2, LENGTH)
+    memory = [None if one is None else one.zero_() for one in (cache.k, cache.v, cache.latent)]
+    torch.library.opcheck(torch.ops.fovea.layer_step.default,
+                          (tensors_of(layer, [x[:, :3]]), *memory, 5, *layer._words_with_cache()))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("case, dims", [("fused, bias, causal", (1,)), ("gqa, cross", (0, 0)),
+                                        ("gqa, cross", (0, None)), ("mla, DeepSeek", (0,))], ids=str)
+def test_vmap(device, case, dims):
+    """The results of one call after the other; gradients of what is not mapped are sums."""
+    layer, inputs = made(case, device)
+    inputs = [one.detach() if dim is None else torch.stack([one, -one, 2 * one], dim).detach()
+              for one, dim in zip(inputs, dims)]
+    inputs = [one.requires_grad_() for one in inputs]
+
+    def one_by_one(*inputs):
+        singles = [[one] * 3 if dim is None else one.unbind(dim) for one, dim in zip(inputs, dims)]
+        return torch.stack([layer(*single) for single in zip(*singles)])
+    results, wanted = answers(torch.vmap(layer, dims), layer, inputs), answers(one_by_one, layer, inputs)
+    assert all(torch.allclose(*pair, rtol=1e-4, atol=1e-5) for pair in zip(results, wanted, strict=True))
+
+
+def test_torch_func():
+    layer, (x,) = made("gqa, rotary, norm")
+    parameters = {name: one.detach() for name, one in layer.named_parameters()}
+
+    def loss(parameters, x):
+        return torch.func.functional_call(layer, parameters, (x,)).square().sum()
+    gradients = torch.func.grad(loss)(parameters, x.detach())
+    wanted = torch.autograd.grad(layer(x).square().sum(), layer.parameters())
+    assert all(torch.equal(*pair) for pair in zip(gradients.values(), wanted, strict=True))
+    with pytest.raises(fovea.Unsupported, match="no second derivative"):
+        torch.func.grad(lambda x: torch.func.grad(loss, 1)(parameters, x).sum())(x.detach())
+    with pytest.raises(fovea.Unsupported, match="torch.vmap: got gradients of each element; wanted"):
+        torch.vmap(torch.func.grad(loss), (None, 0))(parameters, x.detach()[None])
+    mapped = {name: torch.stack([one, one]) for name, one in parameters.items()}
+    with pytest.raises(fovea.Unsupported, match="torch.vmap: got q.weight, .* for each element; wanted"):
+        torch.vmap(loss, (0, None))(mapped, x.detach())
+
+
+def test_meta_tensors():
+    layer, inputs = made("gqa, cross", "meta")
+    y, *gradients = answers(layer, layer, [one.detach().requires_grad_() for one in inputs])
+    assert y.shape == (2, LENGTH, WIDTH) and all(one.is_meta for one in (y, *gradients))
+
+
+def test_ten_thousand_calls_leak_nothing():
+    layer, x = MultiHeadAttention(8, 1, causal=True), torch.randn(1, 4, 8)
+    parameters, cache = list(layer.parameters()), layer.new_cache(1, 4)
+
+    def call():
+        torch.autograd.grad(layer(x).sum(), parameters)
+        cache.length = 0
+        with torch.no_grad():
+            layer(x, cache=cache)
+    assert leaks_nothing(call)
+
+
+@torch.no_grad()
+def step(x, capacity, **more):
+    layer = MultiHeadAttention(WIDTH, 4, causal=True, **more)
+    return layer(x, cache=layer.new_cache(1, capacity))
+
+
 @pytest.mark.parametrize("call, exception, words", [
     (lambda: MultiHeadAttention(WIDTH, 4)(torch.ones(3, WIDTH)), ValueError, "x: got shape .3, 48.*wanted .batch"),
     (lambda: MultiHeadAttention(WIDTH, 4)(torch.ones(1, 3, 40)), fovea.InvalidArgument, "40"),
@@ -204,7 +314,22 @@ def test_a_second_derivative_is_refused():
     (lambda: FusedMultiHeadAttention(WIDTH, 4)(*[torch.ones(1, 3, WIDTH)] * 2), fovea.InvalidArgument, "x_kv"),
     (lambda: MultiHeadAttention(WIDTH, 4, rotary=Rotary(pairs="all")), ValueError, "rotary: got pairs 'all'"),
     (lambda: MultiHeadAttention(WIDTH, 4, window=3), TypeError, "window: got 3"),
-    (lambda: latent(shared=8)(torch.ones(1, 3, WIDTH)), fovea.InvalidArgument, "rotary")])
+    (lambda: latent(shared=8)(torch.ones(1, 3, WIDTH)), fovea.InvalidArgument, "rotary"),
+    (lambda: MultiHeadAttention(WIDTH, 4, rotary=True), TypeError, "rotary: got True; wanted a Rotary"),
+    (lambda: MultiHeadAttention(WIDTH, 4, scale="half"), TypeError, "scale: got 'half'; wanted"),
+    (lambda: MultiHeadAttention(WIDTH, 0), ValueError, "heads: got 0; wanted"),
+    (lambda: GroupedQueryAttention(WIDTH, 4, 2.0), ValueError, "heads_kv: got 2.0; wanted"),
+    (lambda: MultiHeadAttention(WIDTH, 4)([1.0]), TypeError, "x: got list; wanted a tensor"),
+    (lambda: MultiHeadAttention(WIDTH, 4, device="meta")(torch.ones(1, 3, WIDTH)), ValueError,
+     "q.weight: got a tensor on meta; wanted cpu, where x is"),
+    (lambda: MultiHeadAttention(WIDTH, 4)(torch.ones(1, 3, WIDTH), cache=latent().new_cache(1, 9)), fovea.Unsupported,
+     "cache: got a call under autograd; wanted .*no_grad"),
+    (lambda: torch.vmap(lambda x: step(x, 9), randomness="same")(torch.ones(1, 1, 3, WIDTH)), fovea.Unsupported,
+     "cache: got a call under .*vmap; wanted .*no_grad"),
+    (lambda: step(torch.ones(1, 3, WIDTH), 2), fovea.InvalidArgument, "cache.length.*(.|\n)*3 new ones"),
+    (lambda: step(torch.ones(2, 3, WIDTH), 9), fovea.InvalidArgument, "cache.k"),
+    (lambda: step(torch.ones(1, 3, WIDTH), 9, align="top_left"), ValueError, "align: got \"top_left\" with a cache"),
+    (lambda: MultiHeadAttention(WIDTH, 4)(torch.ones(1, 3, WIDTH), cache=3), TypeError, "cache: got int; wanted")])
 def test_refusals(call, exception, words):
     with pytest.raises(exception, match=words):
         call()

@@ -9,6 +9,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 import fovea
 import fovea.torch
 from fovea import torch_registry
+from process_memory import leaks_nothing
 from torch_answers import DEVICES, assert_close
 
 if not torch_registry._PYTORCH_HAS_REGISTRY:
@@ -178,3 +179,9 @@ def test_pytorch_without_a_registry(monkeypatch):
     monkeypatch.setattr(torch_registry, "_PYTORCH_HAS_REGISTRY", False)
     with pytest.raises(fovea.Unsupported, match="activate: got PyTorch .*wanted one that has"):
         fovea.torch.activate()
+
+
+def test_ten_thousand_calls_leak_nothing(active):
+    inputs = [one.requires_grad_() for one in torch.randn(3, 1, 1, 4, 8)]
+    assert leaks_nothing(lambda: torch.autograd.grad(functional.scaled_dot_product_attention(*inputs).sum(), inputs))
+    assert set(active()) == {"fovea"}
