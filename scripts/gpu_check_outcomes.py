@@ -27,7 +27,8 @@ def total_of(outcomes):
     def last(words):
         return list(words)[-1]
 
-    rules = {"cells": max, "descriptors": max, "arguments": last, "operations": last, "tool": last}
+    rules = {"cells": max, "descriptors": max, "arguments": last, "operations": last, "tool": last,
+             "seeds": lambda seeds: ",".join(one for one in seeds if one)}
     return {key: rules.get(key, sum)(outcome.get(key, 0) for outcome in outcomes) for key in keys}
 
 

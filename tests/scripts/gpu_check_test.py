@@ -107,6 +107,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(self.groups(), {"unit": (65, 0), "verify": (100, 0), "refusals": (10000, 0), "repeat": (7, 0),
                                          "exhaustion": (5, 0)})
         self.run_it("--parts", "verify", "--cases", "30", "--seed", "17", "--add")
+        self.assertEqual(self.group("verify")["seeds"], "1,17")
         self.assertEqual(self.groups()["verify"], (130, 0))
 
     def group(self, name):
