@@ -11,7 +11,7 @@ from matplotlib.text import Text
 
 from fovea_report import drawing, looks
 from fovea_report.observations import observations
-from fovea_report.pictures import pictures_of
+from fovea_report.pictures import Picture, pictures_of
 from fovea_report.published_pages import Page, pages
 from fovea_report.render import Report
 from fovea_report.study import Study, make_study, where
@@ -28,6 +28,11 @@ def committed(request, vocabulary) -> Study:
 @pytest.fixture(scope="module")
 def published(committed) -> list[Page]:
     return pages(committed, ROOT / "python/fovea_report/published_tables")
+
+
+@pytest.fixture(scope="module")
+def drawn(committed, published) -> list[Picture]:
+    return pictures_of(committed, published)
 
 
 def ambiguous(study: Study) -> list[str]:
@@ -56,20 +61,19 @@ def test_tables_of_the_committed_records_name_each_row_once(committed, published
         assert repeated([tuple(cell.text for cell in cells[:keys]) for cells in one.rows]) == [], one.title
 
 
-def test_panels_of_the_committed_records_have_one_title_each(committed, published):
-    made = pictures_of(committed, published)
-    assert repeated([one.title for one in made]) == [] and repeated([one.name for one in made]) == []
-    for kind, pass_ in {(one.kind, one.name.split("-")[1]) for one in made}:
-        titles = [panel.title for one in made if (one.kind, one.name.split("-")[1]) == (kind, pass_)
+def test_panels_of_the_committed_records_have_one_title_each(drawn):
+    assert repeated([one.title for one in drawn]) == [] and repeated([one.name for one in drawn]) == []
+    for kind, pass_ in {(one.kind, one.name.split("-")[1]) for one in drawn}:
+        titles = [panel.title for one in drawn if (one.kind, one.name.split("-")[1]) == (kind, pass_)
                   for panel in one.panels]
         assert repeated(titles) == [], (kind, pass_)
-    empty = [panel.title for one in made for panel in one.panels if all(each.points.empty for each in panel.series)]
+    empty = [panel.title for one in drawn for panel in one.panels if all(each.points.empty for each in panel.series)]
     assert empty == []
 
 
-def test_heads_of_the_widest_panels_do_not_meet(committed, published):
-    made = [one for one in pictures_of(committed, published) if len(one.panels) > 1]
-    widest = max(made, key=lambda one: max(len(panel.title) for panel in one.panels))
+def test_heads_of_the_widest_panels_do_not_meet(committed, drawn):
+    several = [one for one in drawn if len(one.panels) > 1]
+    widest = max(several, key=lambda one: max(len(panel.title) for panel in one.panels))
     figure = drawing.together(widest, looks.Looks(committed.implementations, committed.own(committed.all)))
     figure.draw_without_rendering()
     heads = [one.get_window_extent() for axes in figure.axes for one in axes.findobj(Text)
