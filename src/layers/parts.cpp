@@ -128,10 +128,16 @@ std::int64_t columns_read_from(const Steps& steps, Source source) {
 bool packs_weights(const LayerProblem& p, const Steps& steps, Source source) {
   if (gradient_dtype(p, source) == DType::fp32 || std::ranges::count(steps, source, &Step::source) < 2) return false;
   if (p.device.kind == DeviceKind::cpu || p.dtype != DType::bf16) return true;  // a partial sum may exceed fp16
-  std::int64_t bytes = 0;
-  for (const Step& step : steps)
-    bytes += step.source == source ? step.columns_in * step.columns_out * size_of(p.dtype) : 0;
-  return bytes <= kMostPackedBytes;
+  double weights = 0, dx = 0, further = -1;                                     // elements; products beyond the first
+  for (const Step& step : steps) {
+    if (step.source != source) continue;
+    const auto columns = static_cast<double>(step.columns_in);
+    weights += columns * static_cast<double>(step.columns_out);
+    dx = columns * static_cast<double>(p.batch) * static_cast<double>(len_of(p, step));
+    ++further;
+  }
+  const auto size = static_cast<double>(size_of(p.dtype));
+  return weights * size <= further * (dx * size + kBytesOfAProduct);
 }
 
 bool needs_attention(const LayerProblem& p) {

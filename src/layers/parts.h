@@ -34,9 +34,10 @@ LinearProblem forward_of(const LayerProblem& problem, const Step& step);
 std::int64_t columns_read_from(const Steps& steps, Source source);
 
 // Whether dx of several projections is one product with their weights packed, rather than a sum of products. A sum in
-// 16 bits rounds once more for each product. On a GPU bf16 takes it nevertheless where the weights are large: there,
-// packing takes longer than reading partial sums.
-inline constexpr std::int64_t kMostPackedBytes = std::int64_t{32} << 20;
+// 16 bits rounds once more for each product. On a GPU bf16 takes it nevertheless where it reads and writes less:
+// packing reads and writes the weights; every further product reads and writes dx, and takes as long as this many bytes
+// more.
+inline constexpr double kBytesOfAProduct = 8 << 20;
 bool packs_weights(const LayerProblem& problem, const Steps& steps, Source source);
 
 }  // namespace fovea::layers
