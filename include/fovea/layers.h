@@ -23,10 +23,10 @@
 // wholes, without the shared key.
 //
 // Activations between the parts have the type of x and are rounded to it; sums are fp32. Gradients are rounded once:
-// where several projections read one input, its gradient is summed in fp32 over all of them. Norm and rotary embedding
-// round their results, and gradients through them, once more. If a gradient between two parts exceeds what the type of
-// x holds (65504 in fp16), results that depend on it may be infinite or NaN. batch, len_q and len_k may be 0; every
-// other size is 1 or more.
+// where several projections read one input, its gradient is summed in fp32 over all of them. One exception: on a GPU, if
+// bf16 weights are large, it is rounded once for each projection. Norm and rotary embedding round their results, and
+// gradients through them, once more. If a gradient between two parts exceeds what the type of x holds (65504 in fp16),
+// results that depend on it may be infinite or NaN. batch, len_q and len_k may be 0; every other size is 1 or more.
 //
 // Sources: Vaswani et al., "Attention Is All You Need", arXiv 1706.03762, 3.2 (mha); Shazeer, arXiv 1911.02150 (mqa);
 // Ainslie et al., arXiv 2305.13245 (gqa); DeepSeek-AI, "DeepSeek-V2", arXiv 2405.04434, 2.1 (mla); Henry et al.,

@@ -157,6 +157,8 @@ class GroupedQueryAttention(AttentionLayer):
     def __init__(self, width, heads, heads_kv, *, columns=None, columns_v=None, width_kv=None, bias=False, norm=False,
                  device=None, dtype=None, **more):
         super().__init__(self._kind, heads, heads_kv, **more)
+        if columns is None and width % heads != 0:
+            raise ValueError(f"heads: got {heads}; wanted a divisor of width {width}, or columns")
         columns = width // heads if columns is None else columns
         columns_v = columns if columns_v is None else columns_v
         width_kv = width if width_kv is None else width_kv

@@ -47,7 +47,7 @@ def printable(text: str) -> str:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="fovea report", description="Make tables and pictures from files of records.")
-    parser.add_argument("records", nargs="+", type=Path, help="files that fovea bench or fovea train wrote")
+    parser.add_argument("records", nargs="+", type=Path, help="files that fovea bench, profile or train wrote")
     parser.add_argument("-o", "--output", type=Path, default=Path("report"), help="folder to write to (report)")
     parser.add_argument("--baseline", default="", help="implementation that speed-ups are over (default: the first)")
     parser.add_argument("--no-pictures", action="store_true", help="tables only")

@@ -110,7 +110,7 @@ int run_report(const ReportOptions& options) {
 void add_report(CLI::App& app, Action& action) {
   auto* verb = app.add_subcommand("report", "Make tables and pictures from files of records");
   static ReportOptions options;
-  verb->add_option("records", options.records, "files that fovea bench or fovea train wrote")
+  verb->add_option("records", options.records, "files that fovea bench, profile or train wrote")
       ->required()
       ->check(CLI::ExistingFile)
       ->type_name("FILE");

@@ -20,8 +20,8 @@ namespace {
 
 constexpr const char* kTrainExamples = R"(Examples:
   fovea train                           # four layers, minutes on two cores
+  fovea train --resume                  # after Ctrl-C, to the same bits
   fovea train --steps 200 --layers 2 -o out/small
-  fovea train -o out/small --resume     # after Ctrl-C, to the same bits
   fovea train --weights FILE            # begins with weights of another run
 The folder holds checkpoint.safetensors and losses.jsonl. Threads do not change
 the bits.

@@ -318,6 +318,7 @@ def step(x, capacity, **more):
     (lambda: MultiHeadAttention(WIDTH, 4, rotary=True), TypeError, "rotary: got True; wanted a Rotary"),
     (lambda: MultiHeadAttention(WIDTH, 4, scale="half"), TypeError, "scale: got 'half'; wanted"),
     (lambda: MultiHeadAttention(WIDTH, 0), ValueError, "heads: got 0; wanted"),
+    (lambda: MultiHeadAttention(WIDTH + 1, 2), ValueError, "heads: got 2; wanted a divisor of width"),
     (lambda: GroupedQueryAttention(WIDTH, 4, 2.0), ValueError, "heads_kv: got 2.0; wanted"),
     (lambda: MultiHeadAttention(WIDTH, 4)([1.0]), TypeError, "x: got list; wanted a tensor"),
     (lambda: MultiHeadAttention(WIDTH, 4, device="meta")(torch.ones(1, 3, WIDTH)), ValueError,
