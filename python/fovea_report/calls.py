@@ -10,7 +10,7 @@ from .tables import by_cell, captioned, key_cells, key_columns, ratio_cell, time
 from .vocabulary import listed
 
 NAMES = {"cuda_graph": "call-in-a-graph", "cuda_eager": "calls-in-a-row", "cuda_host": "host-of-a-call"}
-WORDS = {"cuda_graph": "In a graph of calls", "cuda_eager": "Called in a row,", "cuda_host": "On the host, a call of"}
+WORDS = {"cuda_graph": "In a graph of calls,", "cuda_eager": "Called in a row,", "cuda_host": "On the host, a call of"}
 LAUNCHES = {"launches": "launches, us", "beyond": "beyond the launches, us",
             "pooled_beyond": "beyond the launches with the pool, us"}
 

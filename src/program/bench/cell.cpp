@@ -208,7 +208,7 @@ void CellBench::time_all(const verification::Case& c, const std::vector<Entry*>&
   const auto product = settings_.ceilings.find(product_name(device, c.dtype()));
   const double before = probed();
   const double best_product = times_the_host() || product == settings_.ceilings.end() ? 0 : product->second;
-  const std::vector<SampleOutcome> outcomes = [&] {
+  std::vector<SampleOutcome> outcomes = [&] {
     const SpentTime spent(spent_.sampling);
     return sample_interleaved(sources, settings_.limits, settings_.seed, after_turn);
   }();
@@ -217,7 +217,7 @@ void CellBench::time_all(const verification::Case& c, const std::vector<Entry*>&
     if (outcomes[i].status != "ok") {
       timed[i]->row.fail(outcomes[i].status, outcomes[i].reason);
     } else if (check_again(*timed[i], checker)) {
-      judge(c, *timed[i], outcomes[i].samples, ceiling);
+      judge(c, *timed[i], std::move(outcomes[i].samples), ceiling);
     }
   }
 }

@@ -69,7 +69,7 @@ Matrix<Number> transposed(const Matrix<Number>& m) {
   return result;
 }
 
-// Calls write(row) for every row of the result, on several threads if there is enough work.
+// The matrix whose row i is written by write(i, row), on several threads if there is enough work.
 template <class Number, class Write>
 Matrix<Number> by_rows(std::int64_t rows, std::int64_t columns, const Write& write) {
   Matrix<Number> result = Matrix<Number>::unset(rows, columns);
