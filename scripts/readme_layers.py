@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 from readme_headlines import OURS, wrapped
-from readme_records import environment, keys_of, medians, rows_of
+from readme_records import environment, keys_of, measured, medians, rows_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -44,7 +44,7 @@ def layers_block(record: Path, other: str = "torch.", said: str = "") -> str:
     host = f"{env['machine'].split(',')[0]}, {env['threads']} threads"
     machine = env["facts"]["gpu"].split(", ")[0] if on_gpu else host
     return "\n".join([*lines, "", wrapped(
-        f"{machine}, {env['date'][:10]}; record: `{record.relative_to(ROOT)}`. {said}".strip())])
+        f"{machine}, {measured(record)}; record: `{record.relative_to(ROOT)}`. {said}".strip())])
 
 
 def eager_block(smallest: Path, larger: Path) -> str:

@@ -35,6 +35,13 @@ def environment(record: Path) -> dict:
     return rows_of([record], "env")[0]
 
 
+def measured(record: Path) -> str:
+    """The days of a record's rows; of several builds, their commits too."""
+    days = sorted({env["date"][:10] for env in rows_of([record], "env")})
+    commits = sorted({row["source"]["commit"][:8] for row in rows_of([record])})
+    return ", ".join(days) + (f" (commits {', '.join(commits)})" if len(commits) > 1 else "")
+
+
 def medians(records: list[Path]) -> dict[str, dict[str, float]]:
     """Seconds of each implementation, for each cell."""
     times: dict[str, dict[str, float]] = {}
