@@ -59,8 +59,9 @@ gpu-pack: gpu-build
 	@cp examples/my_triton.py out/fovea-gpu/examples
 	@cp python/fovea_bench/*.py out/fovea-gpu/share/fovea/python/fovea_bench
 	@# Wheels for the part `python`, and what measures the package: make wheel.
-	@if ls out/wheels/*.whl >/dev/null 2>&1; then mkdir -p out/fovea-gpu/tests && cp -r out/wheels out/fovea-gpu && \
-		cp -r tests/python out/fovea-gpu/tests && cp scripts/python_* out/fovea-gpu/scripts; fi
+	@if ls out/wheels/*.whl >/dev/null 2>&1; then mkdir -p $(addprefix out/fovea-gpu/,tests python/extension) && \
+		cp -r out/wheels out/fovea-gpu && cp -r tests/python out/fovea-gpu/tests && cp scripts/python_* out/fovea-gpu/scripts && \
+		cp python/extension/xla_ffi.h out/fovea-gpu/python/extension; fi
 	@tar cJf out/fovea-gpu.tar.xz -C out fovea-gpu
 	@echo "To be carried: $(CURDIR)/out/fovea-gpu.tar.xz"
 

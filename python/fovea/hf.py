@@ -23,11 +23,17 @@ from fovea.errors import InvalidArgument, Unsupported
 _OTHER_MASK = "a mask that is not plainly causal"
 # torch.compile compiles a second time when a name is new, so the common ones are there from the start.
 _calls = collections.Counter({"fovea": 0, f"sdpa: {_OTHER_MASK}": 0})
+_COUNTED_IF_COMPILED = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15)  # 2.11 compiles for every count
 
 
 def calls() -> dict[str, int]:
-    """How many calls ran here, as "fovea", and how many went to "sdpa", by reason."""
+    """How many calls ran here, as "fovea", and how many went to "sdpa", by reason. Compiled ones with PyTorch 2.15."""
     return {name: count for name, count in _calls.items() if count}
+
+
+def _count(name):
+    if _COUNTED_IF_COMPILED or not torch.compiler.is_compiling():
+        _calls[name] += 1
 
 
 class _CausalMask(torch.Tensor):
@@ -132,11 +138,11 @@ def attention_forward(module, query, key, value, attention_mask, dropout=0.0, sc
     if not reason:
         try:
             out = _attention(module, query, key, value, attention_mask, scaling, is_causal)
-            _calls["fovea"] += 1
+            _count("fovea")
             return out, None
         except (Unsupported, InvalidArgument) as refused:
             reason = refused.problem
-    _calls[f"sdpa: {reason}"] += 1
+    _count(f"sdpa: {reason}")
     if isinstance(attention_mask, _CausalMask):
         attention_mask = attention_mask.made()
     return sdpa_attention_forward(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling,

@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import (CompileConfig, DynamicCache, Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig,
                           LlamaForCausalLM, MistralConfig, MistralForCausalLM)
+from transformers import masking_utils
 from transformers.masking_utils import chunked_causal_mask_function, sdpa_mask, sliding_window_causal_mask_function
 
 import fovea.hf
@@ -202,4 +203,9 @@ for given in (None, mask):
 def test_a_model_is_compiled_once():
     ended = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=False, timeout=300,
                            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
-    assert ended.stdout == f"1 {{'fovea': 6}}\n1 {{'fovea': 6, '{TO_SDPA}': 6}}\n", ended.stderr
+    # Earlier versions of transformers always pass a mask to a compiled model.
+    first = "fovea" if hasattr(masking_utils, "is_torchdynamo_exporting") else TO_SDPA
+    counts = [{first: 6}, {first: 6, TO_SDPA: 6} if first == "fovea" else {first: 12}]
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 15):  # compiled calls are not counted
+        counts = [{}, {}]
+    assert ended.stdout == "".join(f"1 {count}\n" for count in counts), ended.stderr
