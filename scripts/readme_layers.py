@@ -153,3 +153,29 @@ def steps_block(records: list[Path]) -> str:
     return "\n".join([*lines, "", wrapped(
         f"Batch {of['b']}, context {of['lq']}; {env['machine'].split(',')[0]}, {env['threads']} threads, "
         f"{env['date'][:10]}; records: {named}.")])
+
+
+def against_peers(folder: Path) -> str:
+    """The section of a machine's page about layers and the transformer, of the records that lie there; may be empty."""
+    layers, graphs, smallest, eager, published = (folder / f"{name}.jsonl" for name in (
+        "layers", "report-c", "report-c-smallest", "report-c-eager", "report-d1"))
+    profiles = sorted(folder.glob("profile-*.jsonl"))
+    parts: list[tuple[str, str]] = []
+    if layers.exists():
+        parts += [("Layers: time over the time of PyTorch with its SDPA", layers_block(layers, "torch.sdpa")),
+                  ("Layers: time over the same attention and one library call for each product",
+                   layers_block(layers, "cpu.bare_"))]
+    if graphs.exists() and smallest.exists() and eager.exists():
+        parts += [("Layers in CUDA graphs: time over the faster of PyTorch's FlashAttention and cuDNN",
+                   layers_block(graphs, said=totals_sentence(graphs))),
+                  ("Layers called in a row, smallest configurations, no mask / causal: time over the same",
+                   eager_block(smallest, eager))]
+    if published.exists():
+        models = "Transformer: median time, then time and memory over those of PyTorch, eager / compiled"
+        parts += [(models, "\n\n".join(profile_block(record) for record in (*profiles, published)))]
+    elif profiles:
+        parts += [("Transformer: steps beside their products", steps_block(profiles))]
+    if not parts:
+        return ""
+    return "## Layers and the transformer against PyTorch\n\n" + "".join(
+        f"### {title}\n\n{block}\n\n" for title, block in parts)
