@@ -160,19 +160,22 @@ def against_peers(folder: Path) -> str:
     layers, graphs, smallest, eager, published = (folder / f"{name}.jsonl" for name in (
         "layers", "report-c", "report-c-smallest", "report-c-eager", "report-d1"))
     profiles = sorted(folder.glob("profile-*.jsonl"))
+    faster = "time over the faster of PyTorch's FlashAttention and cuDNN"
     parts: list[tuple[str, str]] = []
     if layers.exists():
         parts += [("Layers: time over the time of PyTorch with its SDPA", layers_block(layers, "torch.sdpa")),
                   ("Layers: time over the same attention and one library call for each product",
                    layers_block(layers, "cpu.bare_"))]
     if graphs.exists() and smallest.exists() and eager.exists():
-        parts += [("Layers in CUDA graphs: time over the faster of PyTorch's FlashAttention and cuDNN",
-                   layers_block(graphs, said=totals_sentence(graphs))),
-                  ("Layers called in a row, smallest configurations, no mask / causal: time over the same",
-                   eager_block(smallest, eager))]
+        parts += [(f"Layers in CUDA graphs: {faster}", layers_block(graphs, said=totals_sentence(graphs))),
+                  (f"Layers called in a row from the host: {faster}", wrapped(
+                      "The smallest configuration of each layer has two ratios, without a mask / causal; the larger ones "
+                      "have their range.") + "\n\n" + eager_block(smallest, eager))]
     if published.exists():
-        models = "Transformer: median time, then time and memory over those of PyTorch, eager / compiled"
-        parts += [(models, "\n\n".join(profile_block(record) for record in (*profiles, published)))]
+        blocks = [profile_block(record) for record in (*profiles, published)]
+        parts += [("Transformer: median time, then time and memory over those of PyTorch, eager / compiled", "\n\n".join([
+            wrapped("Times of calls from the host, not device times: a slow host holds PyTorch back more "
+                    "([profiling](../../docs/profiling.md#figures-on-a-gpu))."), *blocks]))]
     elif profiles:
         parts += [("Transformer: steps beside their products", steps_block(profiles))]
     if not parts:

@@ -8,8 +8,7 @@ import sys
 import pytest
 import torch
 from transformers import (CompileConfig, DynamicCache, Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig,
-                          LlamaForCausalLM, MistralConfig, MistralForCausalLM)
-from transformers import masking_utils
+                          LlamaForCausalLM, MistralConfig, MistralForCausalLM, masking_utils)
 from transformers.masking_utils import chunked_causal_mask_function, sdpa_mask, sliding_window_causal_mask_function
 
 import fovea.hf
