@@ -169,13 +169,14 @@ def against_peers(folder: Path) -> str:
     if graphs.exists() and smallest.exists() and eager.exists():
         parts += [(f"Layers in CUDA graphs: {faster}", layers_block(graphs, said=totals_sentence(graphs))),
                   (f"Layers called in a row from the host: {faster}", wrapped(
-                      "The smallest configuration of each layer has two ratios, without a mask / causal; the larger ones "
-                      "have their range.") + "\n\n" + eager_block(smallest, eager))]
+                      "The smallest configuration of each layer has two ratios, without a mask / causal; the larger "
+                      "ones have their range.") + "\n\n" + eager_block(smallest, eager))]
     if published.exists():
         blocks = [profile_block(record) for record in (*profiles, published)]
-        parts += [("Transformer: median time, then time and memory over those of PyTorch, eager / compiled", "\n\n".join([
-            wrapped("Times of calls from the host, not device times: a slow host holds PyTorch back more "
-                    "([profiling](../../docs/profiling.md#figures-on-a-gpu))."), *blocks]))]
+        said = wrapped("Times of calls from the host, not device times: a slow host holds PyTorch back more "
+                       "([profiling](../../docs/profiling.md#figures-on-a-gpu)).")
+        parts += [("Transformer: median time, then time and memory over those of PyTorch, eager / compiled",
+                   "\n\n".join([said, *blocks]))]
     elif profiles:
         parts += [("Transformer: steps beside their products", steps_block(profiles))]
     if not parts:

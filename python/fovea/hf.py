@@ -27,7 +27,7 @@ _COUNTED_IF_COMPILED = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 
 
 
 def calls() -> dict[str, int]:
-    """How many calls ran here, as "fovea", and how many went to "sdpa", by reason; compiled ones from PyTorch 2.15 on."""
+    """How many calls ran here, as "fovea", and to "sdpa", by reason; compiled ones from PyTorch 2.15 on."""
     return {name: count for name, count in _calls.items() if count}
 
 
