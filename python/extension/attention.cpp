@@ -26,7 +26,10 @@ struct Forward {
     const Sizes& of_q = q.view.sizes;
     const Sizes sizes{of_q[0], of_q[1], of_q[2], v.view.sizes[3]};
     nb::object given = arrays[3];
-    if (given.is_none()) given = framework.empty(q.object, shape_of(sizes, options.layout));
+    if (given.is_none()) {
+      given = sizes == of_q ? framework.empty_like(q.object)  // takes less time
+                            : framework.empty(q.object, shape_of(sizes, options.layout));
+    }
     out = output_array(given, "out", options.layout);
     given = arrays[4];
     if (given.is_none()) given = framework.empty_fp32(q.object, shape_of_rows(sizes));
@@ -54,7 +57,7 @@ struct Backward {
     const auto gradient = [&](nb::object wanted, const char* name, const Array& of) {
       if (!nb::isinstance<nb::bool_>(wanted)) return output_array(wanted, name, options.layout);
       if (!nb::cast<bool>(wanted)) return Array{.object = nb::none(), .held = {}, .view = {}};
-      return output_array(framework.empty(of.object, shape_of(of.view.sizes, options.layout)), name, options.layout);
+      return output_array(framework.empty_like(of.object), name, options.layout);
     };
     dq = gradient(arrays[6], "dq", q), dk = gradient(arrays[7], "dk", k), dv = gradient(arrays[8], "dv", v);
   }

@@ -14,6 +14,8 @@ namespace nb = nanobind;
 struct Framework {
   nb::handle object;
 
+  // Contiguous.
+  nb::object empty_like(nb::handle like) const { return object.attr("empty_like")(like); }
   nb::object empty(nb::handle like, const nb::tuple& shape) const { return object.attr("empty")(like, shape); }
   nb::object empty_fp32(nb::handle like, const nb::tuple& shape) const {
     return object.attr("empty_fp32")(like, shape);

@@ -69,9 +69,6 @@ MutableTensorView by_attributes(nb::handle tensor, const Request& request) {
 bool is_torch(nb::handle type) { return nb::hasattr(type, "data_ptr") && nb::hasattr(type, "requires_grad"); }
 
 MutableTensorView view_of_torch(nb::handle tensor, const Request& request) {
-  static PyObject* const name = PyUnicode_InternFromString("requires_grad");
-  if (nb::cast<bool>(tensor.attr(nb::handle(name))))
-    refuse_value(request, "the tensor requires grad, and this call records no gradient; wanted tensor.detach()");
   if (torch().exchange != nullptr && tensor.type().is(torch().tensor)) {
     nb::dlpack::dltensor exported{};
     if (torch().exchange->from_object(tensor.ptr(), &exported) == 0) return view_of(request, tensor, exported);

@@ -40,8 +40,8 @@ def attention(q: Array, k: Array, v: Array, *, causal: bool = False, window: Win
     enqueued. Raises TypeError, or an Error: InvalidArgument, Unsupported, OutOfMemory. Ctrl-C ends a call on the CPU.
     """
     framework = framework_of(q, "q")
-    if framework.refuse_negative_views:
-        framework.refuse_negative_views(("q", "k", "v", "out", "lse"), (q, k, v, out, lse))
+    if framework.check:
+        framework.check(("q", "k", "v", "out", "lse"), (q, k, v, out, lse))
     return _core.forward((q, k, v, out, lse, None), framework,
                          (causal, window, align, scale, layout, implementation, threads, address_of(stream)))
 
@@ -66,8 +66,8 @@ def attention_backward(dout: Array, q: Array, k: Array, v: Array, out: Array, ls
         if array is not None and letter not in gradients:
             raise ValueError(f"d{letter}: got an array with gradients={gradients!r}; wanted None")
     framework = framework_of(q, "q")
-    if framework.refuse_negative_views:
-        framework.refuse_negative_views(("dout", "q", "k", "v", "out", "lse", "dq", "dk", "dv"),
+    if framework.check:
+        framework.check(("dout", "q", "k", "v", "out", "lse", "dq", "dk", "dv"),
                                         (dout, q, k, v, out, lse, dq, dk, dv))
     # An array; or whether one is to be allocated.
     results = (letter in gradients if array is None else array for letter, array in given.items())
@@ -102,8 +102,8 @@ class Plan:
                  stream: Stream | None = None) -> tuple[Array, Array]:
         """As attention(). Arrays of other sizes, types or devices are an InvalidArgument."""
         framework = framework_of(q, "q")
-        if framework.refuse_negative_views:
-            framework.refuse_negative_views(("q", "k", "v", "out", "lse"), (q, k, v, out, lse))
+        if framework.check:
+            framework.check(("q", "k", "v", "out", "lse"), (q, k, v, out, lse))
         return _core.forward((q, k, v, out, lse, self._plan), framework,
                              (*self._words, address_of(stream)))
 

@@ -3,11 +3,13 @@
 Modules are imported when an array of theirs is seen, so `import fovea` imports none.
 """
 
+import functools
+
 
 class NumPy:
     """Arrays in the memory of the CPU. bf16 is the type of the package ml_dtypes."""
 
-    refuse_negative_views = None  # there are none
+    check = None  # every array will do
 
     def __init__(self):
         import numpy
@@ -16,6 +18,9 @@ class NumPy:
 
     def empty(self, like, shape):
         return self.new(shape, like.dtype)
+
+    def empty_like(self, like):
+        return self.new(like.shape, like.dtype)
 
     def empty_fp32(self, _, shape):
         return self.new(shape, self.float32)
@@ -28,11 +33,20 @@ class Torch:
         import torch
 
         self.torch, self.tensor = torch, torch.Tensor
+        self.empty_like = functools.partial(torch.empty_like, memory_format=torch.contiguous_format)
+        # Of a device's number. What compiled code of PyTorch calls: an object of the stream takes microseconds.
+        self.raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
-    def refuse_negative_views(self, names, arrays):
-        """Such as the imaginary part of a conjugate view: memory has the opposite sign."""
+    def check(self, names, arrays):
+        """Refuses tensors whose gradient would be lost. The memory of the imaginary part of a conjugate view has the
+        opposite sign."""
         for name, array in zip(names, arrays):
-            if isinstance(array, self.tensor) and array.is_neg():
+            if not isinstance(array, self.tensor):
+                continue
+            if array.requires_grad:
+                raise ValueError(f"{name}: the tensor requires grad, and this call records no gradient; "
+                                 "wanted tensor.detach()")
+            if array.is_neg():
                 raise ValueError(f"{name}: got a view of memory with the opposite sign; wanted tensor.resolve_neg()")
 
     def empty(self, like, shape):
@@ -48,13 +62,15 @@ class Torch:
         return memory.data_ptr()
 
     def current_stream(self, like):
+        if self.raw_stream is not None:
+            return self.raw_stream(like.get_device())
         return self.torch.cuda.current_stream(like.device).cuda_stream
 
 
 class CuPy:
     """Arrays of CuPy. Its memory pool sees all memory of a call, on the device of the first array."""
 
-    refuse_negative_views = None
+    check = None
 
     def __init__(self):
         import cupy
@@ -67,6 +83,9 @@ class CuPy:
 
     def empty(self, like, shape):
         return self._new(like, shape, like.dtype)
+
+    def empty_like(self, like):
+        return self._new(like, like.shape, like.dtype)
 
     def empty_fp32(self, like, shape):
         return self._new(like, shape, self.cupy.float32)

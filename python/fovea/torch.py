@@ -27,18 +27,13 @@ def _words(causal, left, right, align, scale, layout):
     return causal, window, align, scale, layout, None, 0, None
 
 
-def _detached(tensors):
-    return [one.detach() if one.requires_grad else one for one in tensors]
-
-
-# Without fovea.attention, which looks for negative views: PyTorch hands none to an operator.
+# Without the checks of fovea.attention: PyTorch hands no negative view to an operator, and autograd records the call.
 def _forward(q, k, v, *words):
-    return _core.forward((*_detached((q, k, v)), None, None, None), framework_of(q, "q"), _words(*words))
+    return _core.forward((q, k, v, None, None, None), framework_of(q, "q"), _words(*words))
 
 
 def _backward(dout, q, k, v, out, lse, *words):
-    return _core.backward((*_detached((dout, q, k, v, out, lse)), True, True, True), framework_of(q, "q"),
-                          _words(*words))
+    return _core.backward((dout, q, k, v, out, lse, True, True, True), framework_of(q, "q"), _words(*words))
 
 
 for _device in ("CPU", "CUDA"):
@@ -103,18 +98,37 @@ _register_vmap("attention", 3)
 _register_vmap("attention_backward", 6)
 
 
+_PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
+_modes, _profiled = torch._C._len_torch_dispatch_stack, torch.autograd._profiler_enabled
+_is_negative = torch.Tensor.is_neg
+
+
+def _is_direct(*tensors):
+    """Whether the kernel may be called without PyTorch's dispatcher, which takes as long as the rest of a short call.
+    Not where a compiler, a mode, the profiler or a subclass of tensors wants to see the operator, or where the
+    dispatcher makes a copy of a negative view."""
+    return (_PLAIN.issuperset(map(type, tensors)) and not torch.compiler.is_compiling() and not _modes()
+            and not _profiled() and (tensors[0].is_cuda or tensors[0].is_cpu) and not any(map(_is_negative, tensors)))
+
+
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, *words):
-        out, lse = torch.ops.fovea.attention(q, k, v, *words)
-        _MappedAttention.setup_context(ctx, (q, k, v, *words), (out, lse))
+    def forward(ctx, q, k, v, words):
+        forward = _forward if _is_direct(q, k, v) else torch.ops.fovea.attention.default
+        out, lse = forward(q, k, v, *words)
+        ctx.save_for_backward(q, k, v, out, lse)
+        ctx.words = words
+        ctx.mark_non_differentiable(lse)
+        ctx.set_materialize_grads(False)  # zeros of lse
         return out, lse
 
     @staticmethod
     def backward(ctx, dout, _):
-        dout = gradient_of_result(dout)
-        gradients = torch.ops.fovea.attention_backward(dout, *ctx.saved_tensors, *ctx.words)
-        return *gradients, *[None] * len(ctx.words)
+        if dout is None:
+            return None, None, None, None
+        tensors = gradient_of_result(dout), *ctx.saved_tensors
+        backward = _backward if _is_direct(*tensors) else torch.ops.fovea.attention_backward.default
+        return *backward(*tensors, *ctx.words), None
 
 
 class _Gradients(torch.autograd.Function):
@@ -132,7 +146,7 @@ class _Gradients(torch.autograd.Function):
         pass
 
 
-class _MappedAttention(_Attention):
+class _MappedAttention(torch.autograd.Function):
     """The form that torch.vmap and torch.func transform. PyTorch takes tens of microseconds longer to call it."""
 
     generate_vmap_rule = True
@@ -209,8 +223,11 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
     left, right = sides_of(window)
     check_scale(scale)
     # Also without gradients: the operator alone would drop the tangents of forward mode, which the function refuses.
-    function = _MappedAttention if torch._C._are_functorch_transforms_active() else _Attention
-    out, lse = function.apply(*cast((q, k, v)), causal, left, right, align, scale, layout)
+    words = causal, left, right, align, scale, layout
+    if torch._C._are_functorch_transforms_active():
+        out, lse = _MappedAttention.apply(*cast((q, k, v)), *words)
+    else:
+        out, lse = _Attention.apply(*cast((q, k, v)), words)
     return (out, lse) if return_lse else out
 
 

@@ -1,13 +1,14 @@
 """Child process of `fovea profile`: the model of src/model/model.h in PyTorch, with the weights that it is given.
 
-    model_worker.py torch.eager|torch.compile
+    model_worker.py torch.eager|torch.compile|torch.eager.graph|torch.compile.graph
 
 Commands and replies are JSON lines, as in fovea_worker.py. `prepare` makes the model, `compare` computes the loss and
 writes all gradients to the shared outputs, `step` makes one step and tells the seconds of its phases. `train` makes
 steps with an optimizer of their own and writes all weights to the outputs; in every second step tokens and targets
 change places. Products are true fp32. A model in bf16 has weights and activations in bf16, and the optimizer has fp32
 copies of the weights. q, k and v are one product, as are gate and up. Attention is PyTorch's fastest of these sizes,
-sines and cosines are tabled, and AdamW is the fused one.
+sines and cosines are tabled, and AdamW is the fused one. A peer that ends with .graph captures each phase in a CUDA
+graph, and its steps replay these: the kernels of the same model, without the time that the host takes to enqueue them.
 """
 
 import contextlib
@@ -112,14 +113,17 @@ def fastest_attention(torch, c):
 
 class Worker:
     def __init__(self, name):
-        if name not in ("torch.eager", "torch.compile"):
+        kind, _, graph = name.removeprefix("torch.").partition(".")
+        if kind not in ("eager", "compile") or graph not in ("", "graph"):
             raise ValueError(f"no peer `{name}`")
-        self.compiles = name == "torch.compile"
+        self.compiles, self.in_graphs = kind == "compile", graph == "graph"
 
     def prepare(self, command):
         import torch
 
         self.torch, self.command, self.device = torch, command, command["device"]
+        if self.in_graphs and self.device != "cuda":
+            raise NotImplementedError("CUDA graphs want --device cuda")
         if self.device == "cuda" and not torch.cuda.is_available():
             raise NotImplementedError("this Python has no torch that sees a GPU")
         torch.set_num_threads(command["threads"])
@@ -140,16 +144,22 @@ class Worker:
                 one.grad = torch.zeros_like(one)
             self.model.bfloat16()
         self.attention = fastest_attention(torch, command) if self.bf16 and self.device == "cuda" else None
-        self.optimizer = self.optimizer_of(command)
         self.run = torch.compile(self.model, dynamic=False) if self.compiles else self.model
+        self.forward, self.forward_and_keep, self.backward = self.forward_alone, self.loss, self.backward_from
+        if self.in_graphs:
+            self.capture_passes()
+        self.optimizer = self.optimizer_of(command)
+        self.update = self.update_of(self.optimizer, command["largest_norm"])
         return {"peer": f"PyTorch {torch.__version__}"}
 
     def optimizer_of(self, command):
         decays = [one for one in self.weights if one.dim() > 1]
         others = [one for one in self.weights if one.dim() == 1]
+        rate = self.command["learning_rate"]
         return self.torch.optim.AdamW(
             [{"params": decays, "weight_decay": command["weight_decay"]}, {"params": others, "weight_decay": 0.0}],
-            lr=self.command["learning_rate"], betas=tuple(command["betas"]), eps=command["adam_epsilon"], fused=True)
+            lr=self.torch.tensor(rate, device=self.device) if self.in_graphs else rate, capturable=self.in_graphs,
+            betas=tuple(command["betas"]), eps=command["adam_epsilon"], fused=True)
 
     def offset(self, name):
         return self.command["parameters"][name.replace("gate_up", "gate")]
@@ -163,7 +173,8 @@ class Worker:
                 one.data.copy_(weights[self.offset(name):][:one.numel()].view(one.shape))
             tokens = torch.frombuffer(inputs, dtype=torch.int32, offset=4 * c["floats"]).to(self.device, torch.int64)
             del weights  # the block cannot be closed while a tensor shows it
-        self.tokens, self.targets = tokens.view(2, c["batch"], c["length"])
+        self.batch = tokens.view(2, c["batch"], c["length"])
+        self.tokens, self.targets = self.batch
 
     def loss(self):
         kernel = self.torch.nn.attention.sdpa_kernel
@@ -184,40 +195,89 @@ class Worker:
                 values[self.offset(name):][:one.numel()].copy_(one.flatten())
             del values
 
-    def backward(self):
-        self.model.zero_grad()
-        loss = self.loss()
-        loss.backward()
-        return loss.item()
+    def forward_alone(self):
+        with self.torch.no_grad():
+            return self.loss()
 
-    def update(self, optimizer, largest_norm):
-        if self.bf16:
-            with self.torch.no_grad():
-                self.torch._foreach_copy_([one.grad for one in self.weights],
-                                          [one.grad for one in self.model.parameters()])
-        self.torch.nn.utils.clip_grad_norm_(self.weights, largest_norm)
-        optimizer.step()
-        if self.bf16:
-            with self.torch.no_grad():
-                self.torch._foreach_copy_(list(self.model.parameters()), self.weights)
+    def backward_from(self, loss):
+        self.model.zero_grad()
+        loss.backward()
+
+    def captured(self, call, *arguments):
+        """A function that replays the kernels of this call, and returns the tensor that the call returned."""
+        graph = self.torch.cuda.CUDAGraph()
+        with self.torch.cuda.graph(graph, pool=self.pool):
+            result = call(*arguments)
+
+        def replay(*_):
+            graph.replay()
+            return result
+        return replay
+
+    def capture_passes(self):
+        """On a stream of its own first: kernels are compiled and library handles made, which no graph can hold."""
+        cuda = self.torch.cuda
+        self.pool, stream = cuda.graph_pool_handle(), cuda.Stream()
+        stream.wait_stream(cuda.current_stream())
+        with cuda.stream(stream):
+            for _ in range(3):
+                self.forward_alone()
+                self.backward_from(self.loss())
+        cuda.synchronize()
+        self.model.zero_grad()
+        cuda.empty_cache()
+        self.forward, self.forward_and_keep = self.captured(self.forward_alone), self.captured(self.loss)
+        self.backward = self.captured(self.backward_from, self.forward_and_keep())
+        self.backward(self.forward_and_keep())  # a capture computes nothing, and an update wants gradients
+
+    def update_of(self, optimizer, largest_norm):
+        """The function that updates the weights by the gradients that are there."""
+        def update():
+            if self.bf16:
+                with self.torch.no_grad():
+                    self.torch._foreach_copy_([one.grad for one in self.weights],
+                                              [one.grad for one in self.model.parameters()])
+            self.torch.nn.utils.clip_grad_norm_(self.weights, largest_norm)
+            optimizer.step()
+            if self.bf16:
+                with self.torch.no_grad():
+                    self.torch._foreach_copy_(list(self.model.parameters()), self.weights)
+
+        if not self.in_graphs:
+            return update
+        rates = [float(group["lr"]) for group in optimizer.param_groups]
+        self.set_rates(optimizer, [0.0] * len(rates))
+        update()  # makes the moments, and leaves the weights as they are
+        for state in optimizer.state.values():
+            for one in state.values():
+                one.zero_()
+        self.set_rates(optimizer, rates)
+        return self.captured(update)
+
+    def set_rates(self, optimizer, rates):
+        for group, rate in zip(optimizer.param_groups, rates):
+            if self.in_graphs:
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
 
     def compare(self, command):
-        loss = self.backward()
+        loss = self.forward_and_keep()
+        self.backward(loss)
         self.write([one.grad for one in self.model.parameters()])
-        return {"loss": loss}
+        return {"loss": loss.item()}
 
     def train(self, command):
-        optimizer, given = self.optimizer_of(command), (self.tokens, self.targets)
+        optimizer, given = self.optimizer_of(command), self.batch.clone()
+        update = self.update_of(optimizer, command["largest_norm"])
         for rate in command["learning_rates"]:
-            for group in optimizer.param_groups:
-                group["lr"] = rate
-            self.backward()
-            self.update(optimizer, command["largest_norm"])
-            self.tokens, self.targets = self.targets, self.tokens
-        self.tokens, self.targets = given
+            self.set_rates(optimizer, [rate] * len(optimizer.param_groups))
+            self.backward(self.forward_and_keep())
+            update()
+            self.batch.copy_(self.batch.flip(0))
+        self.batch.copy_(given)
         self.write([one.detach() for one in self.weights])
-        with self.torch.no_grad():
-            return {"loss": self.loss().item(), "peak_bytes": self.peak_bytes()}
+        return {"loss": self.forward().item(), "peak_bytes": self.peak_bytes()}
 
     def settle(self):
         matrix, end = self.torch.ones(256, 256), time.perf_counter() + SETTLE
@@ -236,17 +296,17 @@ class Worker:
         self.settle()
         held, times = None, [self.now()]
         state = torch.cuda.memory_allocated() if self.device == "cuda" else None
-        with torch.set_grad_enabled(passes != "forward"):
-            loss = self.loss()
+        loss = self.forward() if passes == "forward" else self.forward_and_keep()
         times.append(self.now())
         if passes != "forward":
             held = torch.cuda.memory_allocated() if self.device == "cuda" else None
-            self.model.zero_grad()
-            loss.backward()
+            self.backward(loss)
             times.append(self.now())
         if passes == "step":
-            self.update(self.optimizer, self.command["largest_norm"])
+            self.update()
             times.append(self.now())
+        if self.in_graphs:  # which hold their memory all the time
+            state = held = None
         spans = [end - begin for begin, end in zip(times, times[1:])]
         return {"seconds": dict(zip(("forward", "backward", "optimizer"), spans)), "state_bytes": state,
                 "held_bytes": held, "peak_bytes": torch.cuda.max_memory_allocated() if held is not None else None}

@@ -84,18 +84,21 @@ void take_preset(const CLI::App& verb, ProfileOptions& o) {
   take("--steps", o.settings.steps, scale.steps);
 }
 
-// torch stands for all of them.
+// torch stands for those that are called from the host.
 std::vector<ProfilePeer> peers_of(const ProfileOptions& o) {
   if (!o.peers.empty() && o.modes.checkpoints_activations)
     refuse_option("--with", "peers keep all activations", "--checkpoint-activations", "a run without it");
-  const std::vector<std::string> known{"torch.eager", "torch.compile"};
+  const std::vector<std::string> known{"torch.eager", "torch.compile", "torch.eager.graph", "torch.compile.graph"};
   std::vector<ProfilePeer> peers;
   for (const std::string& word : o.peers) {
     if (word != "torch" && std::ranges::find(known, word) == known.end())
       refuse_option("--with", "no peer of this name", word.empty() ? "an empty word" : word,
-                    "torch, torch.eager or torch.compile");
+                    "torch, torch.eager, torch.compile, torch.eager.graph or torch.compile.graph");
     for (const std::string& name : known) {
-      if (word != name && word != "torch") continue;
+      const bool is_graph = name.ends_with(".graph");
+      if (word != name && (word != "torch" || is_graph)) continue;
+      if (is_graph && o.settings.device.kind == DeviceKind::cpu)
+        refuse_option("--with", "CUDA graphs are of a GPU", name, "--device cuda");
       if (std::ranges::find(peers, name, &ProfilePeer::name) != peers.end())
         refuse_option("--with", "named twice", name, "each name once");
       peers.push_back({name, {o.python, python_script("model_worker.py"), name}});
@@ -324,7 +327,8 @@ void add_profile(CLI::App& app, Action& action) {
       ->check(whole_number_within(1, kMaxThreads))
       ->type_name("N");
   verb->add_option("--with", o->peers,
-                   "the same model in PyTorch, timed in turns: torch,\nor one of torch.eager and torch.compile")
+                   "the same model in PyTorch, in turns: torch.eager,\ntorch.compile (torch: both); on a GPU also\n"
+                   "torch.eager.graph, torch.compile.graph")
       ->delimiter(',')
       ->check(not_empty())
       ->type_name("LIST");

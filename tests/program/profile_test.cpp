@@ -375,7 +375,8 @@ TEST(Profile, RefusesWhatItCannotProfile) {
             std::string::npos);
   EXPECT_NE(refusal({"profile", "--preset", "report-c"}).find("wanted: report-d1"), std::string::npos);
   EXPECT_NE(refusal({"profile", "--scale", "full"}).find("only presets have a scale"), std::string::npos);
-  EXPECT_NE(refusal(small_profile({"--with", "jax"})).find("torch.eager or torch.compile"), std::string::npos);
+  EXPECT_NE(refusal(small_profile({"--with", "jax"})).find("torch.eager, torch.compile"), std::string::npos);
+  EXPECT_NE(refusal(small_profile({"--with", "torch.eager.graph"})).find("wanted: --device cuda"), std::string::npos);
   EXPECT_NE(refusal(small_profile({"--with", "torch,torch.eager"})).find("named twice"), std::string::npos);
 }
 

@@ -55,7 +55,7 @@ def test_the_same_weights_give_the_same_loss_and_gradients(peer: str, dtype: str
     ('betas=tuple(command["betas"])', "betas=(0.8, 0.95)"),
     ('eps=command["adam_epsilon"]', "eps=1e-8"),
     ("optim.AdamW(", "optim.Adam("),
-    ('group["lr"] = rate', 'group["lr"] = command["learning_rates"][0]'),
+    ("[rate] * len(optimizer.param_groups)", '[command["learning_rates"][0]] * 2'),
     ('for rate in command["learning_rates"]:', 'for rate in command["learning_rates"][:2]:'),
     # The fp32 copies of a model in bf16: without its gradients, and without the way back.
     ("self.torch._foreach_copy_([one.grad for one in self.weights],", "zip([one.grad for one in self.weights],"),

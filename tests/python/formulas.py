@@ -78,11 +78,37 @@ def backward(p, work=numpy.float64):
     return ds @ k, per_key_head(dk, heads), per_key_head(dv, heads)
 
 
+def answers(p, work=numpy.float64):
+    """(out, lse, dq, dk, dv)."""
+    return *forward(p, work), *backward(p, work)
+
+
+def plain_answers(p, orders=4):
+    """For each of answers(), its plain evaluations in fp32, one for each order of rows and columns.
+
+    An evaluation alone may be lucky: then an answer that errs no more than usual is beyond twice its error.
+    """
+    random = numpy.random.default_rng(0)
+    evaluations = [answers(p, numpy.float32)]
+    for _ in range(orders - 1):
+        rows, keys, columns, results = (random.permutation(count) for count in (
+            p.q.shape[2], p.k.shape[2], p.q.shape[3], p.v.shape[3]))
+        out, lse, dq, dk, dv = answers(Problem(
+            p.q[:, :, rows][..., columns], p.k[:, :, keys][..., columns], p.v[:, :, keys][..., results],
+            p.dout[:, :, rows][..., results], p.visible[rows][:, keys]), numpy.float32)
+        rows, keys, columns, results = map(numpy.argsort, (rows, keys, columns, results))
+        evaluations.append((out[:, :, rows][..., results], lse[:, :, rows], dq[:, :, rows][..., columns],
+                            dk[:, :, keys][..., columns], dv[:, :, keys][..., results]))
+    return list(zip(*evaluations))
+
+
 def assert_close(result, exact, plain):
-    """At most twice the largest error of a plain evaluation in the same type, and a rounding of the largest value."""
+    """At most twice the largest error of the plain evaluations, rounded to the type, and a rounding of the largest
+    value."""
     values = result.astype(numpy.float64)
     assert numpy.isfinite(values).all()
     unit = float(numpy.finfo(result.dtype).eps) if result.dtype.kind == "f" else 2.0 ** -8  # bf16
-    allowed = 2 * abs(plain.astype(numpy.float64) - exact).max() + unit * abs(exact).max()
+    errors = [abs(one.astype(result.dtype).astype(numpy.float64) - exact).max() for one in plain]
+    allowed = 2 * max(errors) + unit * abs(exact).max()
     error = abs(values - exact).max()
     assert error <= allowed, f"error {error}, allowed {allowed}"

@@ -4,6 +4,7 @@ import numpy
 import pytest
 import torch
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import fovea
 import fovea.torch
@@ -167,12 +168,42 @@ def test_torch_func_differentiates_once():
         torch.func.grad(lambda q: gradients(q, *inputs[1:])[0].sum())(inputs[0])
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_who_looks_at_calls_sees_the_operators(device):
+    """A call without the dispatcher gives the same bits."""
+    class Names(TorchDispatchMode):
+        def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+            names.append(str(operator))
+            return operator(*args, **(kwargs or {}))
+
+    names, inputs = [], tensors(device)
+    direct = gradients(fovea.torch.attention, inputs)
+    with Names():
+        under_mode = gradients(fovea.torch.attention, inputs)
+    with torch.profiler.profile() as profile:
+        profiled = gradients(fovea.torch.attention, inputs)
+    for one, *others in zip(direct, under_mode, profiled):
+        assert all(torch.equal(one, other) for other in others)
+    for seen in (names, [one.key.replace("::", ".") for one in profile.key_averages()]):
+        assert {"fovea.attention", "fovea.attention_backward"} <= {name.removesuffix(".default") for name in seen}
+
+
+def test_negative_views():
+    """The dispatcher makes copies of them."""
+    k, v = tensors()[1:]
+    q = torch.view_as_complex(torch.randn(*k.shape, 2)).conj().imag.requires_grad_()
+    assert q.is_neg()
+    copy = q.detach().resolve_neg().contiguous().requires_grad_()
+    for one, other in zip(gradients(fovea.torch.attention, (q, k, v)), gradients(fovea.torch.attention, (copy, k, v))):
+        assert torch.equal(one, other)
+
+
 def test_meta_tensors():
     inputs = [one.detach().to("meta").requires_grad_() for one in tensors()]
     results = gradients(lambda *qkv: fovea.torch.scaled_dot_product_attention(*qkv, is_causal=True), inputs)
     assert all(one.is_meta and one.shape == inputs[0].shape for one in results)
     q, k, v = tensors()
-    with pytest.raises(ValueError, match="k: got a tensor on meta; wanted cpu, where q is"):
+    with pytest.raises(ValueError, match="k: got a tensor on device meta; wanted cpu"):
         fovea.torch.attention(q, k.to("meta"), v)
 
 

@@ -121,9 +121,20 @@ Splitting cluster_splitting(const KernelInstance& kernel, const Workload& worklo
   }
 }
 
+// A sum in order errs the more the longer it is. In fp32 a split adds the queries of one head, or a few of short heads;
+// other types round their results by more than that.
+std::int64_t least_splits(const Workload& workload, const AttentionProblem& p) {
+  constexpr std::int64_t kOrderedSum = 2048;
+  if (workload.kernel != Kernel::backward_dkdv || p.dtype != DType::fp32 || workload.longest == 0) return 1;
+  const std::int64_t heads = std::max<std::int64_t>(p.heads_q / std::max<std::int64_t>(p.heads_kv, 1), 1),
+                     in_order = divide_up(kOrderedSum, p.len_q);
+  return std::min<std::int64_t>({divide_up(heads, in_order), kMaxSplits, workload.longest});
+}
+
 // Every splitting worth considering, or the one of the override.
-std::vector<Splitting> splittings_of(const KernelInstance& kernel, const Workload& workload, int device,
+std::vector<Splitting> splittings_of(const KernelInstance& kernel, const Workload& workload, const AttentionProblem& p,
                                      const PlanOverride& plan_override) {
+  const int device = p.device.index;
   const CurrentDevice current(device);
   const TileShape& tile = kernel.tile;
   const std::int64_t sms = device_info(device).sm_count;
@@ -144,16 +155,17 @@ std::vector<Splitting> splittings_of(const KernelInstance& kernel, const Workloa
     plan_override.in_cluster ? add_cluster(plan_override.splits) : add_splits(plan_override.splits);
     return all;
   }
-  add_splits(1);
+  const std::int64_t least = least_splits(workload, p);
+  add_splits(least);
   // Split warps divide the keys already, and a grid that fills the chip four times needs no splits.
   if (tile.split_warps > 1 || workload.tiles >= 4 * sms * resident) return all;
   // A number of splits that would leave some without tiles equals a smaller number.
-  for (std::int64_t splits = 2; splits <= std::min<std::int64_t>(kMaxSplits, workload.longest); ++splits) {
+  for (std::int64_t splits = least + 1; splits <= std::min<std::int64_t>(kMaxSplits, workload.longest); ++splits) {
     if (divide_up(workload.longest, divide_up(workload.longest, splits)) == splits) add_splits(splits);
   }
   if (kernel.separate_dk_dv) return all;  // no clusters: neighbouring thread blocks compute different gradients
   for (int cluster = 2; cluster <= kMaxCluster; cluster *= 2) {
-    if (cluster <= workload.longest) add_cluster(cluster);
+    if (cluster >= least && cluster <= workload.longest) add_cluster(cluster);
   }
   return all;
 }
@@ -172,7 +184,7 @@ std::vector<TileChoice> tile_choices(Kernel kernel, const AttentionProblem& p, c
   std::vector<TileChoice> all;
   const auto add = [&](const KernelInstance& one) {
     const Workload workload = workload_of(kernel, one, p);
-    for (const Splitting& splitting : splittings_of(one, workload, p.device.index, plan_override))
+    for (const Splitting& splitting : splittings_of(one, workload, p, plan_override))
       all.push_back({.kernel = &one, .workload = workload, .splitting = splitting});
   };
   if (plan_override.kernel != nullptr) {
