@@ -86,14 +86,17 @@ def noise_sentence(rows: list[dict]) -> str:
 
 
 def profile_block(record: Path) -> str:
-    """For each model its times, and these and its memory over those of PyTorch, eager and compiled."""
+    """For each model its times, and these and its memory over those of PyTorch, eager and compiled, of calls from the
+    host or in CUDA graphs."""
     models: dict[str, dict[str, dict[str, dict]]] = {}
     for row in rows_of([record]):
         of = keys_of(row)
         models.setdefault(of["model"], {}).setdefault(of["pass"], {})[row["impl"]] = row
 
     timed = {row["impl"] for row in rows_of([record])}
-    peers = [name for name in ("torch.eager", "torch.compile") if name in timed]
+    peers = [name for name in ("torch.eager", "torch.compile", "torch.eager.graph", "torch.compile.graph")
+             if name in timed]
+    passes = [which for which in PROFILED if all(which in by_pass for by_pass in models.values())]
 
     def ratios(by: dict[str, dict], figure) -> str:
         return " / ".join(f"{figure(by['fovea']) / figure(peer):.2f}" if peer["time_s"] else peer["status"].upper()
@@ -105,11 +108,14 @@ def profile_block(record: Path) -> str:
 
     def seconds(row: dict) -> float:
         return row["time_s"]["median"]
-    lines = ["| model | " + " | ".join(PROFILED.values()) + " | memory |", "|---" * 5 + "|"]
+    titles = ["model", *map(PROFILED.get, passes), *["memory"] * ("step" in passes)]
+    lines = ["| " + " | ".join(titles) + " |", "|---" * len(titles) + "|"]
     for name, by_pass in models.items():
         cells = [f"{1e3 * seconds(by_pass[which]['fovea']):.2f} ms: {ratios(by_pass[which], seconds)}"
-                 for which in PROFILED]
-        lines.append(f"| `{name}` | " + " | ".join([*cells, ratios(by_pass["step"], memory)]) + " |")
+                 for which in passes]
+        if "step" in passes:
+            cells.append(ratios(by_pass["step"], memory))
+        lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
     of, env = keys_of(rows_of([record])[0]), environment(record)
     gpu = env["facts"]["gpu"].split(", ")[0]
     return "\n".join([*lines, "", wrapped(
@@ -159,7 +165,8 @@ def against_peers(folder: Path) -> str:
     """The section of a machine's page about layers and the transformer, of the records that lie there; may be empty."""
     layers, graphs, smallest, eager, published = (folder / f"{name}.jsonl" for name in (
         "layers", "report-c", "report-c-smallest", "report-c-eager", "report-d1"))
-    profiles = sorted(folder.glob("profile-*.jsonl"))
+    in_graphs = folder / "profile-graph.jsonl"
+    profiles = sorted(record for record in folder.glob("profile-*.jsonl") if record != in_graphs)
     faster = "time over the faster of PyTorch's FlashAttention and cuDNN"
     parts: list[tuple[str, str]] = []
     if layers.exists():
@@ -175,6 +182,9 @@ def against_peers(folder: Path) -> str:
         blocks = [profile_block(record) for record in (*profiles, published)]
         said = wrapped("Times of calls from the host, not device times: a slow host holds PyTorch back more "
                        "([profiling](../../docs/profiling.md#figures-on-a-gpu)).")
+        if in_graphs.exists():
+            parts += [("Transformer: median time, then time over those of PyTorch in CUDA graphs, eager / compiled",
+                       profile_block(in_graphs))]
         parts += [("Transformer: median time, then time and memory over those of PyTorch, eager / compiled",
                    "\n\n".join([said, *blocks]))]
     elif profiles:

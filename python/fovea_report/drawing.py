@@ -295,11 +295,11 @@ def svg_of(figure: Figure, name: str) -> str:
     svg = drawn.getvalue().partition("<svg")
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg[1] + svg[2], flags=re.DOTALL)
     svg = re.sub(r'\sxmlns(:xlink)?="[^"]*"|\stransform="rotate\(-0 [^"]*"|(?<=<g) id="[^"]*"', "", svg)
-    svg = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{name}-", svg)
+    ids = {one: f"{name}-{number}" for number, one in enumerate(re.findall(r'\bid="([^"]*)', svg))}
+    svg = re.sub(r'(id="|url\(#|(?:xlink:)?(href="#))([^")]+)', lambda of: (of[2] or of[1]) + ids[of[3]], svg)
     svg = re.sub(r"#[0-9a-f]{6}(?=[;\"])", lambda colour: f"var(--{colour[0][1:]})", svg)
-    tenth = lambda number: f"{float(number[0]):.1f}".removesuffix(".0")  # noqa: E731
-    svg = re.sub(r"<[^>]+>", lambda tag: re.sub(r"\s+", " ", re.sub(r"-?\d+\.\d{2,}", tenth, tag[0])), svg)
-    return re.sub(r">\s+<", "><", svg).strip()
+    svg = re.sub(r"-?\d+\.\d{2,}(?=[^<>]*>)", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), svg)
+    return re.sub(r">\s+<", "><", re.sub(r"\s+(?=[^<>]*>)", " ", svg)).strip()
 
 
 def variables() -> list[tuple[str, str, str]]:

@@ -33,7 +33,7 @@ struct Plan {
 };
 
 struct Prepared {
-  std::shared_ptr<const Plan> plan = nullptr;  // null: refused
+  std::shared_ptr<const Plan> plan = nullptr;  // null: refused, or taken where the implementation is available
   std::string refusal = {};
 };
 

@@ -52,6 +52,8 @@ core::Prepared prepare(const AttentionProblem& problem, int isa) {
   if (uses_tile_registers(*kernels, problem) && missing(Isa::amx).empty()) {
     if (std::string reason = tile_registers_refusal(); !reason.empty()) return {.refusal = std::move(reason)};
   }
+  // The sizes in a plan come from functions that are compiled for the instruction set.
+  if (!missing(static_cast<Isa>(isa)).empty()) return {};
   if (problem.pass == Pass::forward) return {.plan = plan_forward(*kernels, problem)};
   return {.plan = std::make_shared<BackwardPlan>(*kernels, problem)};
 }

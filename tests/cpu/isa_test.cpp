@@ -98,6 +98,20 @@ TEST(Isa, AMissingOneGivesTheReason) {
   }
 }
 
+// Sizes of a plan come from functions compiled for the instruction set, which such a machine cannot run.
+TEST(Isa, AMissingOneTellsWhatItTakesWithoutAPlan) {
+  const verification::AttentionCase c = verification::attention_case("lq=40 lk=40 d=64 dtype=bf16");
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    AttentionProblem problem = c.problem;
+    problem.pass = pass;
+    for (const auto& one : implementations()) {
+      const core::Prepared prepared = one.prepared(problem);
+      if (!prepared.refusal.empty()) continue;  // the type, or the system permits no tile registers
+      EXPECT_EQ(prepared.plan != nullptr, one.obstacle().empty()) << one.name;
+    }
+  }
+}
+
 TEST(Isa, ImplementationsRefuseToSaveState) {
   verification::AttentionCase c = verification::attention_case("lq=4 lk=4 d=8");
   c.problem.saved_state = true;

@@ -160,11 +160,11 @@ TEST(Cases, HaveDimensionsUpTo4096AndEmptySizesBesideHugeOnes) {
   for (const auto& [what, count] : seen) EXPECT_GT(count, 5) << what;
 }
 
-// In a full run, on each instruction set of the build.
+// In a full run, on each instruction set of the machine, whose kernels tell the sizes in a plan.
 TEST(Cases, EveryKindOfPlanAppears) {
   for (const auto isa : {cpu::Isa::scalar, cpu::Isa::avx2, cpu::Isa::avx512, cpu::Isa::avx512_bf16, cpu::Isa::amx}) {
     const cpu::Kernels* const kernels = cpu::kernels_of(isa);
-    if (kernels == nullptr) continue;  // a build for another processor
+    if (kernels == nullptr || !cpu::missing(isa).empty()) continue;
     std::map<std::string_view, int> forward, backward;
     for (std::uint64_t n = 0; n < 20000; ++n) {
       const AttentionCase c = random_case(1, n);
