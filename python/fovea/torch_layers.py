@@ -21,6 +21,10 @@ from fovea.torch import cast, check_scale, check_tensors, sides_of
 from fovea.torch_layer_calls import NAMES, layer, step
 
 
+# The weights that may read x, and x_kv: the first that a layer has does.
+_OF_X, _OF_X_KV = ("qkv.weight", "q_down.weight", "q.weight"), ("kv_down.weight", "k.weight")
+
+
 class Rotary(typing.NamedTuple):
     """Rotary embedding of q and k. Row i is at position i."""
 
@@ -44,6 +48,12 @@ class LayerCache:
     length: int = 0
 
 
+def _check_counts(least=1, **counts):
+    for name, count in counts.items():
+        if not isinstance(count, int) or isinstance(count, bool) or count < least:
+            raise ValueError(f"{name}: got {count!r}; wanted a whole number, {least} or more")
+
+
 class AttentionLayer(torch.nn.Module):
     """What the layers share: their arguments by keyword, and the call.
 
@@ -62,9 +72,9 @@ class AttentionLayer(torch.nn.Module):
             raise TypeError(f"rotary: got {rotary!r}; wanted a Rotary, or None")
         if rotary is not None and rotary.pairs not in ("halves", "interleaved"):
             raise ValueError(f'rotary: got pairs {rotary.pairs!r}; wanted "halves" or "interleaved"')
-        for name, count in (("heads", heads), ("heads_kv", heads_kv)):
-            if not isinstance(count, int) or count < 1:
-                raise ValueError(f"{name}: got {count!r}; wanted a number of heads, 1 or more")
+        _check_counts(heads=heads, heads_kv=heads_kv)
+        if not isinstance(epsilon, (int, float)) or not epsilon >= 0:
+            raise ValueError(f"epsilon: got {epsilon!r}; wanted a number, 0 or more")
         check_scale(scale)
         theta, pairs, columns = rotary or Rotary(theta=None)
         self._words = (kind, heads, heads_kv, theta, pairs, columns, epsilon, causal, *sides_of(window), align, scale)
@@ -113,14 +123,15 @@ class AttentionLayer(torch.nn.Module):
 
         With a LayerCache x holds the tokens behind those that are in it, which it sees too; nothing records gradients.
         """
-        for name, one in (("x", x), ("x_kv", x_kv)):
+        parameters = self._parameters_by_name()
+        for name, one, projections in (("x", x, _OF_X), ("x_kv", x_kv, _OF_X_KV)):
             if one is not None or name == "x":
                 check_tensors((one,), (name,))
-                if one.dim() != 3:
-                    raise ValueError(f"{name}: got shape {tuple(one.shape)}; wanted (batch, length, width)")
+                width = next((parameters[first].shape[1] for first in projections if first in parameters), "width")
+                if one.dim() != 3 or width not in ("width", one.shape[2]):
+                    raise ValueError(f"{name}: got shape {tuple(one.shape)}; wanted (batch, length, {width})")
         if cache is not None and not isinstance(cache, LayerCache):
             raise TypeError(f"cache: got {type(cache).__qualname__}; wanted a LayerCache, as new_cache makes it")
-        parameters = self._parameters_by_name()
         tensors = cast([x, x_kv, *(parameters.get(name) for name in NAMES[2:])])
         return layer(self._words, tensors) if cache is None else step(self._words_with_cache(), tensors, cache)
 
@@ -133,6 +144,7 @@ class FusedMultiHeadAttention(AttentionLayer):
 
     def __init__(self, width, heads, *, bias=True, device=None, dtype=None, **more):
         super().__init__("mha_fused", heads, heads, **more)
+        _check_counts(width=width)
         theirs = torch.nn.MultiheadAttention(width, heads, bias=bias, device=device, dtype=dtype)
         self.in_proj_weight, self.out_proj = theirs.in_proj_weight, theirs.out_proj
         self.register_parameter("in_proj_bias", theirs.in_proj_bias)
@@ -157,11 +169,13 @@ class GroupedQueryAttention(AttentionLayer):
     def __init__(self, width, heads, heads_kv, *, columns=None, columns_v=None, width_kv=None, bias=False, norm=False,
                  device=None, dtype=None, **more):
         super().__init__(self._kind, heads, heads_kv, **more)
+        _check_counts(width=width)
         if columns is None and width % heads != 0:
             raise ValueError(f"heads: got {heads}; wanted a divisor of width {width}, or columns")
         columns = width // heads if columns is None else columns
         columns_v = columns if columns_v is None else columns_v
         width_kv = width if width_kv is None else width_kv
+        _check_counts(columns=columns, columns_v=columns_v, width_kv=width_kv)
         self.q_proj = Linear(width, heads * columns, bias, device, dtype)
         self.k_proj = Linear(width_kv, heads_kv * columns, bias, device, dtype)
         self.v_proj = Linear(width_kv, heads_kv * columns_v, bias, device, dtype)
@@ -210,6 +224,9 @@ class MultiHeadLatentAttention(AttentionLayer):
         super().__init__("mla", heads, heads, **more)
         columns_v = columns if columns_v is None else columns_v
         width_kv = width if width_kv is None else width_kv
+        _check_counts(width=width, latent_q=latent_q, latent_kv=latent_kv, columns=columns, columns_v=columns_v,
+                      width_kv=width_kv)
+        _check_counts(0, shared=shared)
         self._columns = (columns - shared, columns_v)
         self.q_a_proj = Linear(width, latent_q, bias, device, dtype)
         self.q_b_proj = Linear(latent_q, heads * columns, bias, device, dtype)

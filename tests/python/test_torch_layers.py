@@ -308,7 +308,14 @@ def step(x, capacity, **more):
 
 @pytest.mark.parametrize("call, exception, words", [
     (lambda: MultiHeadAttention(WIDTH, 4)(torch.ones(3, WIDTH)), ValueError, "x: got shape .3, 48.*wanted .batch"),
-    (lambda: MultiHeadAttention(WIDTH, 4)(torch.ones(1, 3, 40)), fovea.InvalidArgument, "40"),
+    (lambda: MultiHeadAttention(WIDTH, 4)(torch.ones(1, 3, 40)), ValueError, "x: got shape .1, 3, 40.*length, 48"),
+    (lambda: MultiHeadAttention(WIDTH, 4, width_kv=16)(*[torch.ones(1, 3, WIDTH)] * 2), ValueError,
+     "x_kv: got shape .1, 3, 48.*length, 16"),
+    (lambda: MultiHeadLatentAttention(WIDTH, 4, 40, -1, columns=24), ValueError,
+     "latent_kv: got -1; wanted a whole number, 1 or more"),
+    (lambda: latent(shared=-8), ValueError, "shared: got -8; wanted a whole number, 0 or more"),
+    (lambda: MultiHeadAttention(WIDTH, True), ValueError, "heads: got True; wanted"),
+    (lambda: MultiHeadAttention(WIDTH, 4, epsilon="a"), ValueError, "epsilon: got 'a'; wanted a number, 0 or more"),
     (lambda: MultiHeadAttention(WIDTH, 4)(torch.ones(1, 3, WIDTH).double()), TypeError, "x: got .*float64"),
     (lambda: MultiHeadAttention(WIDTH, 4).bfloat16()(torch.ones(1, 3, WIDTH)), fovea.InvalidArgument, "bf16"),
     (lambda: FusedMultiHeadAttention(WIDTH, 4)(*[torch.ones(1, 3, WIDTH)] * 2), fovea.InvalidArgument, "x_kv"),
