@@ -67,8 +67,7 @@ def attention_backward(dout: Array, q: Array, k: Array, v: Array, out: Array, ls
             raise ValueError(f"d{letter}: got an array with gradients={gradients!r}; wanted None")
     framework = framework_of(q, "q")
     if framework.check:
-        framework.check(("dout", "q", "k", "v", "out", "lse", "dq", "dk", "dv"),
-                                        (dout, q, k, v, out, lse, dq, dk, dv))
+        framework.check(("dout", "q", "k", "v", "out", "lse", "dq", "dk", "dv"), (dout, q, k, v, out, lse, dq, dk, dv))
     # An array; or whether one is to be allocated.
     results = (letter in gradients if array is None else array for letter, array in given.items())
     return _core.backward((dout, q, k, v, out, lse, *results), framework,

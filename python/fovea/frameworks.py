@@ -38,8 +38,8 @@ class Torch:
         self.raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
     def check(self, names, arrays):
-        """Refuses tensors whose gradient would be lost. The memory of the imaginary part of a conjugate view has the
-        opposite sign."""
+        """Refuses tensors whose gradient would be lost, and negative views, such as the imaginary part of a conjugate
+        view: memory has the opposite sign."""
         for name, array in zip(names, arrays):
             if not isinstance(array, self.tensor):
                 continue
