@@ -6,9 +6,10 @@ Commands and replies are JSON lines, as in fovea_worker.py. `prepare` makes the 
 writes all gradients to the shared outputs, `step` makes one step and tells the seconds of its phases. `train` makes
 steps with an optimizer of their own and writes all weights to the outputs; in every second step tokens and targets
 change places. Products are true fp32. A model in bf16 has weights and activations in bf16, and the optimizer has fp32
-copies of the weights. q, k and v are one product, as are gate and up. Attention is PyTorch's fastest of these sizes,
-sines and cosines are tabled, and AdamW is the fused one. A peer that ends with .graph captures each phase in a CUDA
-graph, and its steps replay these: the kernels of the same model, without the time that the host takes to enqueue them.
+copies of the weights. q, k and v are one product. Attention is PyTorch's fastest of these sizes, sines and cosines are
+tabled, and AdamW is the fused one. Of gate and up, and of rotary, a peer has the form that is faster in it on an H200.
+A peer that ends with .graph captures each phase in a CUDA graph, and its steps replay these: the kernels of the same
+model, without the time that the host takes to enqueue them.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ INPUTS, OUTPUTS, COMMANDS, REPLIES = 3, 4, 5, 6
 SETTLE = 10e-3  # seconds of untimed products before a step on a CPU: threads of a process that was stopped wake slowly
 
 
-def transformer(torch, c):
+def transformer(torch, c, compiles):
     """The module, which returns the mean loss of a batch. Parameters have this library's names; gate_up is both."""
     from torch import nn
     from torch.nn import functional as F
@@ -36,25 +37,34 @@ def transformer(torch, c):
             super().__init__()
             self.qkv, self.out = matrix(c["width"], 3 * c["width"]), matrix(c["width"], c["width"])
 
-        def forward(self, x, cos, sin):
+        def forward(self, x, *angles):
             batch, length, width = x.shape
             qk, v = self.qkv(x).view(batch, length, 3, c["heads"], -1).split((2, 1), 2)
-            q, k = rotated(qk, cos, sin).transpose(1, 3).unbind(2)
+            q, k = (rotated_by_pairs if compiles else rotated)(qk, *angles).transpose(1, 3).unbind(2)
             y = F.scaled_dot_product_attention(q, k, v.squeeze(2).transpose(1, 2), is_causal=True)
             return self.out(y.transpose(1, 2).reshape(batch, length, width))
 
-    def rotated(x, cos, sin):
-        """Neighbouring columns are a pair (a, b): a cos - b sin, b cos + a sin. q and k at once, in three kernels."""
+    def rotated(x, turns):
+        """Neighbouring columns are a pair, the parts of a complex number. q and k at once, in three kernels."""
+        pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))
+        return torch.view_as_real(pairs * turns).flatten(-2).to(x.dtype)
+
+    def rotated_by_pairs(x, cos, sin):
+        """The same without complex numbers, which torch.compile does not fuse: a cos - b sin, b cos + a sin."""
         pairs = x.unflatten(-1, (-1, 2))
         return torch.addcmul(pairs * cos, pairs.flip(-1), sin).flatten(-2)
 
     class FeedForward(nn.Module):
         def __init__(self):
             super().__init__()
-            self.gate_up, self.down = matrix(c["width"], 2 * c["hidden"]), matrix(c["hidden"], c["width"])
+            if compiles:
+                self.gate_up = matrix(c["width"], 2 * c["hidden"])
+            else:  # kernels of halves of rows are slower than those of whole ones
+                self.gate, self.up = matrix(c["width"], c["hidden"]), matrix(c["width"], c["hidden"])
+            self.down = matrix(c["hidden"], c["width"])
 
         def forward(self, x):
-            gate, up = self.gate_up(x).chunk(2, -1)
+            gate, up = self.gate_up(x).chunk(2, -1) if compiles else (self.gate(x), self.up(x))
             return self.down(F.silu(gate) * up)
 
     class Block(nn.Module):
@@ -63,8 +73,8 @@ def transformer(torch, c):
             self.attention_norm, self.attention = nn.RMSNorm(c["width"], c["epsilon"]), Attention()
             self.feed_forward_norm, self.feed_forward = nn.RMSNorm(c["width"], c["epsilon"]), FeedForward()
 
-        def forward(self, x, cos, sin):
-            x = x + self.attention(self.attention_norm(x), cos, sin)
+        def forward(self, x, *angles):
+            x = x + self.attention(self.attention_norm(x), *angles)
             return x + self.feed_forward(self.feed_forward_norm(x))
 
     class Transformer(nn.Module):
@@ -76,13 +86,16 @@ def transformer(torch, c):
             columns = c["width"] // c["heads"]
             rates = c["theta"] ** (-torch.arange(columns // 2, dtype=torch.float64) * 2 / columns)
             angles = (torch.arange(c["length"], dtype=torch.float64)[:, None] * rates)[:, None, None, :, None]
-            self.register_buffer("cos", angles.cos().float())
-            self.register_buffer("sin", torch.cat((-angles.sin(), angles.sin()), -1).float())
+            if compiles:
+                self.register_buffer("cos", angles.cos().float())
+                self.register_buffer("sin", torch.cat((-angles.sin(), angles.sin()), -1).float())
+            else:
+                self.register_buffer("turns", torch.polar(torch.ones_like(angles), angles).squeeze(-1).cfloat())
 
         def forward(self, tokens, targets):
-            x = self.embedding(tokens)
+            x, angles = self.embedding(tokens), (self.cos, self.sin) if compiles else (self.turns,)
             for layer in self.layers:
-                x = layer(x, self.cos, self.sin)
+                x = layer(x, *angles)
             return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1).float(), targets.flatten())
 
     return Transformer()
@@ -130,11 +143,11 @@ class Worker:
         torch.set_float32_matmul_precision("highest")
         torch.backends.cudnn.allow_tf32 = False
         with torch.device("meta"):
-            self.model = transformer(torch, command)
+            self.model = transformer(torch, command, self.compiles)
         self.model = self.model.to_empty(device=self.device)
-        fresh = transformer(torch, {**command, "layers": 0, "vocabulary": 1})  # the tables, which to_empty dropped
-        self.model.cos.copy_(fresh.cos)
-        self.model.sin.copy_(fresh.sin)
+        fresh = transformer(torch, {**command, "layers": 0, "vocabulary": 1}, self.compiles)
+        for table, values in zip(self.model.buffers(), fresh.buffers(), strict=True):  # which to_empty dropped
+            table.copy_(values)
         self.take_inputs()
         self.bf16 = command["dtype"] == "bf16"
         self.weights = list(self.model.parameters())  # in fp32
