@@ -278,10 +278,10 @@ def save_png(figure: Figure, path: Path) -> None:
 def few_colours(whole: Image.Image) -> Image.Image:
     """256 colours take half the bytes or less. Our own stay as they are; only shades between them are merged."""
     own = [tuple(bytes.fromhex(colour[1:])) for colour in (*style.COLOURS, *style.DARK)]
-    few, pixels = whole.quantize(256 - len(own), dither=Image.Dither.NONE), np.asarray(whole)
+    few, pixels = whole.quantize(256 - len(own), dither=Image.Dither.NONE), np.asarray(whole.convert("RGBA"))
     index = np.asarray(few) + np.uint8(len(own))
     for number, colour in enumerate(own):
-        index[(pixels == colour).all(axis=2)] = number
+        index[pixels.view("<u4")[..., 0] == int.from_bytes((*colour, 255), "little")] = number
     exact = Image.fromarray(index)
     exact.putpalette([*sum(own, ()), *few.getpalette()])
     return exact
