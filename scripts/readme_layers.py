@@ -156,9 +156,10 @@ def steps_block(records: list[Path]) -> str:
                          f"{(own - alone) / (peer - alone):.2f} |")
     env, of = environment(records[0]), keys_of(rows_of(records)[0])
     named = ", ".join(f"`{record.relative_to(ROOT)}`" for record in records)
+    noise = noise_sentence([row for row in rows_of(records) if keys_of(row)["pass"] == "step"])
     return "\n".join([*lines, "", wrapped(
         f"Batch {of['b']}, context {of['lq']}; {env['machine'].split(',')[0]}, {env['threads']} threads, "
-        f"{env['date'][:10]}; records: {named}.")])
+        f"{env['date'][:10]}; records: {named}. {noise}")])
 
 
 def against_peers(folder: Path) -> str:

@@ -90,8 +90,8 @@ def speed_up_cell(book: Book, published: bool, measurement: tuple, case: dict, p
     value = base.mean / own.mean
     bold = compute(book.report.says["bold"], {**case, "ratio": value, "fastest": fastest})
     counted = own.ranked and base.ranked and (published or told_apart(base.row, own.row))
-    is_muted = role != book.report.over and not counted
-    return Cell(ratio(value), value, "muted" if is_muted else "best" if bold else "loss" if value < 1 else "")
+    style = "muted" if role != book.report.over and not counted else "best" if bold else "loss" if value < 1 else ""
+    return Cell(ratio(value), value, style, own.detail and "incomplete")
 
 
 def best_table(book: Book, cases: dict[tuple, dict]) -> Table:
