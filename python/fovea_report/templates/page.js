@@ -12,7 +12,7 @@
 
   const valueOf = (row, column) => {
     const cell = row.cells[column];
-    const said = cell.dataset.value ?? cell.textContent;
+    const said = cell.dataset.value ?? cell.textContent.trim();
     return !cell.classList.contains("t") && said !== "" && !isNaN(said) ? Number(said) : said;
   };
   // Figures before words in either direction.
