@@ -122,7 +122,9 @@ def test_incomplete_cells_are_marked_with_their_floor_and_not_ranked(report_c):
     found = cells(report_c.tables[0])
     backward = found["published", "triton"]["backward (mean)"]
     assert backward.text == "0.367" and backward.detail == "incomplete, floor 0.284" and backward.style == "muted"
-    assert found["published", "triton"]["backward (speed-up)"].style == "muted"
+    speed_up = found["published", "triton"]["backward (speed-up)"]
+    assert (speed_up.detail, speed_up.style) == ("incomplete", "muted")
+    assert found["published", "triton"]["forward (speed-up)"].detail == "", "this pass computes all of it"
     assert found["published", "flash"]["backward (speed-up)"].style == "best", "the fastest complete one"
     assert found["published", "triton"]["forward (mean)"].detail == ""
     assert found["here", "fused"]["backward (speed-up)"].style == "best", "ours computes every gradient"
